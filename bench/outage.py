@@ -8,7 +8,7 @@ monotonic clock, in seconds.
         since = time.monotonic()
         ...                                  # a broker dies
         probe.wait_served(since, 60)
-        probe.longest(since)                 # seconds without an answer, without a message
+        probe.gaps(since)                    # seconds without an answer, without a message
 """
 
 from __future__ import annotations
@@ -88,12 +88,15 @@ class Probe:
     def close(self) -> None:
         """End the threads."""
         self._closing.set()
-        for thread in self._threads:
+        *senders, receiver = self._threads
+        for thread in senders:
             if thread.is_alive():
                 thread.join(20)
-        for client in (self._client, self._consuming):
+        for client in (self._client, self._consuming):  # which ends the wait for a message, too
             with suppress(DejaQError):
                 client.close()
+        if receiver.is_alive():
+            receiver.join(20)
 
     def wait_served(self, since: float, seconds_max: float) -> None:
         """Return when a message that was sent after `since` has come from every partition.
@@ -113,11 +116,11 @@ class Probe:
                 )
             time.sleep(0.02)
 
-    def longest(self, since: float) -> tuple[float, float]:
-        """The longest time after `since` in which a lane had no answer, and that in which no
-        message came from a partition; of all the worst, in seconds."""
-        sends = max(longest_gap(times, since) for times in self._answered)
-        return sends, max(longest_gap(times, since) for times in self._arrived.values())
+    def gaps(self, since: float) -> tuple[list[float], list[float]]:
+        """The longest time after `since` in which each lane had no answer, and that in which no
+        message came from each partition, in seconds."""
+        sends = [longest_gap(times, since) for times in self._answered]
+        return sends, [longest_gap(times, since) for times in self._arrived.values()]
 
     def _guarded(self, run: object, *arguments: object) -> None:
         assert callable(run)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench.machine import memory_bytes
 from dejaqueue.broker.broker import Broker
+from dejaqueue.journal.interface import SnapshotFile
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.snapshots import SnapshotFiles
 from dejaqueue.model import Topic
@@ -32,9 +33,10 @@ class WrittenBytes:
         self._journals: list[SegmentJournal] = []
         put, make = SnapshotFiles.put, SegmentJournal.__init__
 
-        def counted_put(files: SnapshotFiles, position: int, meta: str, given: list) -> None:  # type: ignore[type-arg]
+        def counted_put(files: SnapshotFiles, *args: object, **named: object) -> None:
+            given: list[SnapshotFile] = args[2]  # type: ignore[assignment]
             self.snapshots += sum(len(one.content or b"") for one in given)
-            put(files, position, meta, given)
+            put(files, *args, **named)  # type: ignore[arg-type]
 
         def counted_make(journal: SegmentJournal, *args: object, **named: object) -> None:
             make(journal, *args, **named)  # type: ignore[arg-type]

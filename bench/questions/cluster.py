@@ -7,11 +7,7 @@
   PostgreSQL: in, out, and both (`through` = messages in and out again a second). Beside it queues
   as a table of the same server, `SELECT … FOR UPDATE SKIP LOCKED`, with a lease that is written
   (`leased`) or a transaction that stays open (`held`); ratios are to the faster of them.
-- `hand_over_…`: the broker that serves a topic of 100 partitions is stopped, and started again: the
-  longest time in which ten partitions, each sent to all the time, had no answer or no message.
-- `failover_…`: it is killed with SIGKILL: until a batch that goes to all 100 partitions is answered
-  and a message has come from each. `failover_jetstream_leader`: so is the JetStream server beside
-  it, which led the facts that brokers agree on.
+- `hand_over_…`, `rolling_…`, `failover_…`: bench/outages.py.
 
 The topic holds a million scheduled messages. Servers, brokers and clients share the machine's
 cores: read rates as ratios. A ratio is the median of the rounds' ratios.
@@ -20,18 +16,16 @@ cores: read rates as ratios. A ratio is the median of the rounds' ratios.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from bench.load import far_load, past_load
-from bench.outage import Probe
+from bench.outages import OUTAGES, Rates, Report, Size, outages_jetstream, outages_postgresql
 from bench.percentiles import spread
 from bench.questions.journals import let_in
 from bench.results import Outcome, Row
-from bench.systems.cluster import NODES, ClusterSystem
+from bench.systems.cluster import ClusterSystem
 from bench.systems.dejaq import DejaqSystem
 from bench.systems.servers import ServerFailed
 from bench.systems.skip_locked import SkipLockedQueue
@@ -46,31 +40,12 @@ ROUNDS_MAX = 3
 TABLE_SECONDS_MAX = 4.0
 TABLE_ROWS_MAX = 500_000
 WARM_ROWS = 20_000
-SERVED_SECONDS_MAX = 60.0
 RATIO_OF = {
     "enqueue_jetstream": ("enqueue_segments", "segments"),
     "enqueue_postgresql": ("enqueue_skip_locked", "skip_locked"),
     "through_postgresql": ("through_skip_locked", "skip_locked"),
 }
 """Case -> case of the same round that its ratio is to, and how that is shown."""
-
-Report = Callable[[str], None]
-Rates = dict[str, list[float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What is lost and taken over.
-
-    Attributes:
-        partitions: of the topic.
-        lanes: partitions that are each sent to all the time while it is handed over.
-    """
-
-    partitions: int
-    rows: int
-    lanes: int
-    lease_ms: int = 5_000
 
 
 def measure(plan: Plan, report: Report) -> Outcome:
@@ -79,7 +54,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     lacking = {name: missing(name) for name in ("nats", "postgresql", "etcd")}
     outcome.left_out = [f"{name}: not installed: {text}" for name, text in lacking.items() if text]
     rates: Rates = {}
-    size = Size(4, 2_000, 2, 2_000) if plan.quick else Size(100, plan.rows, 10)
+    size = Size(4, 2_000, 2) if plan.quick else Size(100, plan.rows, 10)
     parts: list[tuple[tuple[str, ...], Callable[[], None]]] = [
         (("nats",), lambda: rounds(rates, plan, report, jetstream_round)),
         (("postgresql",), lambda: rounds(rates, plan, report, postgresql_round)),
@@ -114,7 +89,7 @@ def rows_of(rates: Rates) -> list[Row]:
         ratio = None
         if others:
             ratio = round(median(a / b for a, b in zip(values, others, strict=False)), 3)
-        is_time = case.startswith(("hand_over", "failover"))
+        is_time = case.startswith(OUTAGES)
         value = round(median(values), 3 if is_time else 1)
         unit = "s" if is_time else UNIT
         to = ratio_to if ratio is not None else None
@@ -210,98 +185,3 @@ def through(filled: Measured, drained: Measured) -> float:
     50.0
     """
     return 1 / (1 / filled.per_second + 1 / drained.per_second)
-
-
-# --- outages ----------------------------------------------------------------------------------
-
-
-def outages_postgresql(rates: Rates, size: Size, plan: Plan, report: Report) -> None:
-    """Journals on PostgreSQL, agreement on etcd: a broker leaves, another is killed."""
-    let_in(plan.folder)
-    os.environ["DEJAQ_SERVICES_ROOT"] = str(plan.folder)
-    with ExitStack() as stack:
-        journal = stack.enter_context(start("postgresql")).url
-        coordinator = stack.enter_context(start("etcd")).url
-        system = ClusterSystem(journal, coordinator, lease_ms=size.lease_ms)
-        system.start(plan.folder)
-        stack.callback(system.stop)
-        topic = filled_topic(system, system.name_for(NODES[0]), size, report)
-        hand_over(system, topic, size, "hand_over_postgresql", rates, report)
-        failover(system, topic, size, "failover_postgresql", rates, report)
-
-
-def outages_jetstream(rates: Rates, size: Size, plan: Plan, report: Report) -> None:
-    """JetStream beside each broker: one that leads nothing of the facts, then the one that does."""
-    with ExitStack() as stack:
-        system = ClusterSystem(lease_ms=size.lease_ms)
-        system.start(plan.folder)
-        stack.callback(system.stop)
-        name = system.name_for(system.leader(), other_than=True)
-        topic = filled_topic(system, name, size, report)
-        hand_over(system, topic, size, "hand_over_jetstream", rates, report)
-        if system.owner(topic) != system.leader():  # it may have come to lead meanwhile
-            killed = failover(system, topic, size, "failover_jetstream", rates, report)
-            system.serve(killed)
-            system.wait_for_members(NODES)
-        topic = filled_topic(system, system.name_for(system.leader()), size, report)
-        failover(system, topic, size, "failover_jetstream_leader", rates, report, with_server=True)
-
-
-def filled_topic(system: ClusterSystem, name: str, size: Size, report: Report) -> str:
-    """A topic with scheduled messages in all of its partitions."""
-    began = time.perf_counter()
-    system.client.create_topic(name, partitions=size.partitions)
-    made = time.perf_counter() - began
-    load = far_load(size.rows, system.clock.now_ms(), 1)
-    filled = system.fill(name, load, SERVED_SECONDS_MAX)
-    if filled.rows != size.rows:
-        raise AssertionError(f"{filled.rows} of {size.rows} messages were sent")
-    took = time.perf_counter() - began
-    report(
-        f"{size.partitions} partitions, {size.rows:,} messages: {made:.1f} + {took - made:.1f} s"
-    )
-    return name
-
-
-def hand_over(
-    system: ClusterSystem, topic: str, size: Size, case: str, rates: Rates, report: Report
-) -> None:
-    """Stop the owner, start it again: its partitions go to others, and come back."""
-    node = system.owner(topic)
-    step = size.partitions // size.lanes
-    with Probe(system.url, topic, [[lane * step] for lane in range(size.lanes)]) as probe:
-        since = time.monotonic()
-        system.leave(node)
-        probe.wait_served(time.monotonic(), SERVED_SECONDS_MAX)
-        system.serve(node)
-        deadline = time.monotonic() + SERVED_SECONDS_MAX
-        while system.owner(topic) != node and time.monotonic() < deadline:
-            time.sleep(0.1)
-        probe.wait_served(time.monotonic(), SERVED_SECONDS_MAX)
-        _note(probe, since, case, rates, report)
-
-
-def failover(
-    system: ClusterSystem,
-    topic: str,
-    size: Size,
-    case: str,
-    rates: Rates,
-    report: Report,
-    *,
-    with_server: bool = False,
-) -> str:
-    """Kill the owner; which broker that was."""
-    node = system.owner(topic)
-    with Probe(system.url, topic, [range(size.partitions)], 0.05) as probe:
-        since = time.monotonic()
-        system.kill(node, with_server=with_server)
-        probe.wait_served(since, SERVED_SECONDS_MAX)
-        _note(probe, since, case, rates, report)
-    return node
-
-
-def _note(probe: Probe, since: float, case: str, rates: Rates, report: Report) -> None:
-    sends, messages = probe.longest(since)
-    rates.setdefault(case, []).append(max(sends, messages))
-    report(f"{case}: {sends:.2f} s without an answer, {messages:.2f} s without a message")

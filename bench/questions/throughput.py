@@ -2,6 +2,7 @@
 
 - `enqueue`: one producer, batches of 1,000, 100 random bytes each, due at random times ahead.
 - `lease_ack`: one consumer leases and acks 1,000 at a time, until all that was due is gone.
+- `ack_one_by_one`: one consumer that acks message by message; each ack is confirmed in the end.
 - `single`: 64 producers, one message per call, each call returns when its message is durable.
 
 Every system has its turn in every round, on a new server with nothing in it. What counts is the

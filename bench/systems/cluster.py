@@ -39,11 +39,12 @@ class ClusterSystem(DejaqSystem):
     Args:
         journal, coordinator: URLs of servers; without them JetStream runs beside each broker, and
             keeps three copies.
-        lease_ms: after so long without a word a broker's partitions go to others.
+        lease_ms: after so long without a word a broker's partitions go to others; None = as it is
+            by default.
     """
 
     def __init__(
-        self, journal: str | None = None, coordinator: str = "", *, lease_ms: int = 5_000
+        self, journal: str | None = None, coordinator: str = "", *, lease_ms: int | None = None
     ) -> None:
         super().__init__(journal)
         self._coordinator, self._lease_ms = coordinator, lease_ms
@@ -100,7 +101,9 @@ class ClusterSystem(DejaqSystem):
         else:
             command += ["--journal", str(self._journal), "--coordinator", self._coordinator]
             command += ["--set", f"journal.mirror={folder / 'mirror'}"]
-        command += ["--set", f"cluster.lease_ms={self._lease_ms}"]
+        command += ["--set", 'log.levels={"dejaqueue.broker": "debug"}']  # for phases.py
+        if self._lease_ms is not None:
+            command += ["--set", f"cluster.lease_ms={self._lease_ms}"]
         log_path = folder / "server.log"
         server = Server(folder, command, lambda: bool(LISTENING.search(log_path.read_text())))
         self._servers[node] = server
@@ -160,6 +163,10 @@ class ClusterSystem(DejaqSystem):
                 self._topics += 1
                 return name
         raise AssertionError("no name")
+
+    def log_text(self, node: str) -> str:
+        """What a broker has logged since its last start."""
+        return self._servers[node].log_text()
 
     # --- dying and leaving --------------------------------------------------------------------
 

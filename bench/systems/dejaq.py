@@ -95,6 +95,7 @@ class DejaqSystem(System):
             "enqueue_one_call_each": self.enqueue_one_call_each,
             "lease_ack": self.lease_ack,
             "lease_ack_to_bytes": self.lease_ack_to_bytes,
+            "ack_one_by_one": self.ack_one_by_one,
             "single": self.single,
             "single_asyncio": self.single_asyncio,
             "single_4_programs": self.single_programs,
@@ -148,6 +149,20 @@ class DejaqSystem(System):
         topic = self.new_topic()
         filled = self.fill(topic, past_load(plan.rows, self.clock.now_ms(), seed), plan.seconds)
         return self.drain(topic, filled.rows, plan.seconds, to_bytes=True)
+
+    def ack_one_by_one(self, plan: Plan, seed: int) -> Measured:
+        """One consumer that acks each message by itself, until all acks are confirmed."""
+        topic = self.new_topic()
+        filled = self.fill(topic, past_load(plan.rows, self.clock.now_ms(), seed), plan.seconds)
+        acked = 0
+        watch = Stopwatch(plan.seconds)
+        with self.client.consume(topic, prefetch=PREFETCH_ROWS, idle_ms=SILENCE_MS) as consumer:
+            for message in consumer:
+                message.ack()
+                acked += 1
+                if acked >= filled.rows or watch.is_over():
+                    break
+        return Measured(acked, watch.seconds())
 
     def single(self, plan: Plan, seed: int) -> Measured:
         """Threads that share one client, `send` after `send`."""

@@ -34,7 +34,7 @@ with dejaqueue.open("./example-queue") as queue:
     print("moved to tomorrow:", moved.ok_count)
     print("cancelled:", cancelled.ok_count)
 
-    left = queue.stats("reminders")["scheduled"]
+    left = queue.stats("reminders").scheduled
     print("still scheduled:", left == count - 500)
     first = queue.peek("reminders", limit=1).to_pylist()[0]
     print("the first is due tomorrow:", first["due"] == tomorrow_ms)

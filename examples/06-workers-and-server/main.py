@@ -31,5 +31,5 @@ with client:
         worker.join()
 
     print(len(done), "letters,", len({line.split(" by ")[0] for line in done}), "different")
-    print(client.stats("letters")["scheduled"], "left")
+    print(client.stats("letters").scheduled, "left")
     client.delete_topic("letters")

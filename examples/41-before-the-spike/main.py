@@ -13,9 +13,9 @@ with dejaqueue.open("memory:") as queue:
     queue.send_batch("reminders", [{"payload": b"later", "delay": 400}] * 100_000)
 
     figures = queue.stats("reminders")
-    print("due now:", figures["ready"])
+    print("due now:", figures.ready)
     for within, seconds in (("1s", 1), ("10s", 10), ("1m", 60), ("10m", 600), ("1h", 3_600)):
-        coming = figures["ready"] + figures[f"due_within_{within}"]
+        coming = figures.ready + figures[f"due_within_{within}"]
         consumers = max(1, math.ceil(coming * SECONDS_PER_MESSAGE / seconds))
         print(f"within {within}: {coming} messages, {consumers} consumers do them in time")
 

@@ -286,14 +286,6 @@ class InternalError(DejaQError):
         return told
 
 
-def no_transactions(topic: str) -> Refused:
-    """Why a transaction takes no topic that is spread over brokers."""
-    return Refused(
-        f"topic {topic} is spread over brokers (its spread is not 1): a transaction takes topics "
-        "of one broker"
-    )
-
-
 def all_errors() -> list[type[DejaQError]]:
     """Every error class, by number."""
     kinds: list[type[DejaQError]] = []

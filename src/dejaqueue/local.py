@@ -173,8 +173,8 @@ class LocalTransport:
         self._channels: list[_LocalConsumeChannel] = []
         self._closed = False
 
-    def open_write(self, stream: WriteStream) -> WriteChannel:
-        """Open a stream of batches."""
+    def open_write(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
+        """Open a stream of batches; here that takes nothing that could be shared."""
         self._check_open()
         return _LocalWriteChannel(self._broker.open_write(stream.check()), stream)
 

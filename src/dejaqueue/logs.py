@@ -32,6 +32,9 @@ FIELDS = (
     "row_count",
     "setting",
     "left_out",
+    "task",
+    "message_id",
+    "attempt",
 )
 """Facts that a record may have of its own, in the order in which they are written."""
 OWN = "dejaqueue"

@@ -344,10 +344,6 @@ class Topic:
         if partitions % self.spread:
             limit = f"a multiple of spread, which is {self.spread}"
             raise BadRequest("topic.partitions", limit, partitions)
-        if self.spread > 1 and self.auto_partitions:
-            raise BadRequest("topic.auto_partitions", "false where spread is not 1", True)
-        if self.spread > 1 and self.assignment == Assignment.EXCLUSIVE:
-            raise BadRequest("topic.assignment", "shared where spread is not 1", self.assignment)
         return partitions
 
     def _check_groups(self) -> None:

@@ -463,8 +463,9 @@ class ClusterSettings(Group):
         ge=1_000,
         le=120_000,
         description="A broker that was not heard of for this long has lost its topics to others, "
-        "in milliseconds. Five seconds: shorter is a quicker failover, longer rides out pauses of "
-        "a machine. It stops serving at four fifths of it. Cannot change live.",
+        "in milliseconds. Five seconds: shorter is a quicker failover when a machine dies, longer "
+        "rides out pauses of one; a broker whose process ends is known to be gone at once. It "
+        "stops serving at four fifths of it. Cannot change live.",
     )
 
     @model_validator(mode="after")

@@ -32,8 +32,10 @@ def _append_whatever_others_did(log: SqlRecords, after: int, records: Sequence[A
         _lost.add(id(log))
 
 
-def _keep_for_ever(node: str, session: str, view: ownership.View, slots: int) -> ownership.Plan:
-    found = _plan(node, session, view, slots)
+def _keep_for_ever(
+    node: str, session: str, view: ownership.View, slots: int, *, waits: bool = False
+) -> ownership.Plan:
+    found = _plan(node, session, view, slots, waits=waits)
     _kept.update(found.keep)
     _kept.difference_update(found.hand_over)
     lost = [slot for slot in found.drop if slot in _kept]

@@ -184,7 +184,7 @@ def test_producers_wait_before_a_disk_is_full_and_consumers_go_on(tmp_path: Path
             assert metric(cluster, "c", "dejaq_journal_disk_free_bytes") < 64 * MIB
             with client.consume("t") as consumer:
                 for _, message in zip(range(100), consumer, strict=False):
-                    assert message.ack() == RowStatus.OK
+                    assert message.ack(wait=True) == RowStatus.OK
             disk.empty()
             until(lambda: not is_refused(cluster), WELL_MS)
             until(lambda: SHORT not in ready(cluster, "b"), WELL_MS)

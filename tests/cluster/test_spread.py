@@ -9,6 +9,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -17,8 +18,9 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import Client
-from dejaqueue.errors import BadRequest, Refused, TopicUnknown
+from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.model import RowStatus
+from dejaqueue.settings import DispatchSettings
 from tests.cluster.spread import SpreadCluster, batch_of, shards_of
 from tests.patience import PATIENCE_SECONDS, until
 
@@ -156,10 +158,6 @@ def test_bad_input_refuses_the_whole_batch(topic: str, client: Client) -> None:
     with pytest.raises(BadRequest, match="key"):
         client.send_batch(topic, batch_of(12, key=keys))
     assert live(client, topic) == 0
-    with pytest.raises(Refused, match="spread over"), client.transaction() as transaction:
-        transaction.send(topic, b"x")
-    with pytest.raises(BadRequest, match="assignment"):
-        client.create_topic("no", spread=3, assignment="exclusive")
     with pytest.raises(BadRequest, match="spread"):
         client.create_topic("no", spread=3, partitions=4)
     with pytest.raises(BadRequest, match="spread"):
@@ -366,3 +364,25 @@ def test_partitions_are_added_and_the_topic_is_deleted(cluster: SpreadCluster, t
         client.create_topic(topic)
         client.send(topic, b"alone now")
         assert take(client, topic, 1) == [b"alone now"]
+
+
+def test_partitions_are_added_by_themselves_to_every_shard(cluster: SpreadCluster) -> None:
+    busy = DispatchSettings(partition_rows_per_s=20)
+    for broker in cluster.brokers.values():
+        broker._roster = replace(broker._roster, settings=busy)
+    with cluster.client("c") as client:
+        assert client.create_topic("hot", spread=3, partitions="auto").partitions == 3
+        until(lambda: sorted(cluster.shard_owners("hot")) == ["a", "b", "c"], "owners")
+        due = cluster.brokers["c"].clock.utc_ms() + HOUR_MS // 2
+        dues, keys = pa.array([due] * 90), pa.array([f"k{number}" for number in range(90)])
+        client.send_batch("hot", batch_of(90, due=dues, key=keys))
+        until(
+            lambda: cluster.brokers["c"].topic("hot", newest=True).partitions >= 6,
+            "more partitions",
+        )
+        count = cluster.brokers["c"].topic("hot", newest=True).partitions
+        assert count % 3 == 0
+        until(lambda: len(client.stats("hot")["partitions"]) >= count, "all brokers know")
+        again = client.send_batch("hot", batch_of(90, due=dues, key=keys))
+        assert set(again.statuses) == {RowStatus.DUPLICATE}
+        assert live(client, "hot") == 90

@@ -19,7 +19,7 @@ from dejaqueue.access.gate import Gate
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.transactions.names import family_of
-from dejaqueue.errors import Forbidden, Refused, TopicUnknown, TryLater, Unauthenticated
+from dejaqueue.errors import Forbidden, TopicUnknown, TryLater, Unauthenticated
 from dejaqueue.flight.forwarding import Onward
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.model import Topic
@@ -228,17 +228,6 @@ def test_only_brokers_say_what_was_decided(cluster: Served) -> None:
 
 def _onward(cluster: Served, name: str, bearer: str) -> Onward:
     return Onward(cluster.servers[name].url, bearer)
-
-
-def test_a_topic_in_shards_takes_no_part(cluster: Served) -> None:
-    cluster.start("b")
-    cluster.brokers["a"].create_topic(Topic("apart", partitions=2, spread=2))
-    make(cluster)
-    settled(cluster)
-    begun = cluster.owner(TOPICS[0]).transactions.act("begin_transaction", {"topic": TOPICS[0]})
-    name = begun.result()["transaction"]
-    with pytest.raises(Refused, match="spread over brokers"):
-        cluster.owner(TOPICS[0]).transactions.decide(name, ["apart/0"], commit=True)
 
 
 def test_a_participant_that_is_nowhere_is_no_participant(cluster: Served) -> None:

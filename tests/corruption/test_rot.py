@@ -14,7 +14,7 @@ from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.segments import recovery, segment, snapshots, store
 from dejaqueue.journal.segments.files import read_file
-from dejaqueue.journal.segments.proof import MARK_NAME
+from dejaqueue.journal.segments.proof import FLOOR_NAME, MARK_NAME
 from dejaqueue.journal.segments.snapshots import Manifest
 from tests.corruption.apart import found_apart
 from tests.corruption.images import rich_image
@@ -45,13 +45,13 @@ def test_every_flip_is_told_mended_or_harmless() -> None:
 
 def test_what_is_harmless_lies_in_bytes_that_nobody_reads() -> None:
     """They lie in parts of the older snapshot that the newest one does not share, and between the
-    two copies of a mark."""
+    two copies of a mark or of a floor."""
     rot = Rot(FileImage(image()))
     for path, at, bit in spread_flips(FileImage(image()), FLIPS, 8):
         rot.flip(path, at, bit)
     assert rot.tally.harmless
     for path, at in rot.tally.harmless:
-        if kind_of(path) == MARK_NAME:
+        if kind_of(path) in {MARK_NAME, FLOOR_NAME}:
             assert at % 4096 >= 64, (path, at)
             continue
         assert kind_of(path) == "snapshot part", path

@@ -31,6 +31,7 @@ from dejaqueue.journal.segments.recovery import segment_name
 from dejaqueue.journal.segments.segment import HEAD_BYTES
 from dejaqueue.testing.journal_conformance import make_ack, make_enqueue, values_of
 from tests.crash.crash_disk import Fault, RecordingFiles, State
+from tests.crash.disk_copies import log_of
 
 SEGMENT_BYTES = 1 << 14
 STEPS = 60
@@ -157,10 +158,12 @@ class Life:
         random, promise = self._random, self.promise
         count = int(random.integers(1, 4))
         entries = [self._entry() for _ in range(count)]
-        chain = journal._chain  # type: ignore[attr-defined]
+        chain = log_of(journal)._chain
         for place, entry in enumerate(entries, 1):
-            one = entry_format.encode(entry, promise.tail + place, 1, chain, promise.tail)
-            promise.entries[promise.tail + place] = b"".join(one.pieces), entry
+            position = promise.tail + place
+            owner = (journal.number, position)  # alone in its log
+            one = entry_format.encode(entry, position, 1, chain, promise.tail, owner)
+            promise.entries[position] = b"".join(one.pieces), entry
             chain = one.checksum
         tail = journal.append(entries, promise.tail, 1)
         promise.live.update(
@@ -243,7 +246,7 @@ class Life:
         promise = self.promise
         if journal.tail < promise.tail:
             return f"lost: it ends at {journal.tail}, acknowledged were {promise.tail}"
-        listed = journal._listed  # type: ignore[attr-defined]
+        listed = log_of(journal).listed
         there: set[int] = set()
         for segment in listed.segments:
             positions = range(segment.first, segment.last + 1)

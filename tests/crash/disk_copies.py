@@ -9,6 +9,8 @@ import numpy as np
 
 from dejaqueue.journal.interface import Entry, Journal, JournalStore
 from dejaqueue.journal.memory import MemoryContent, MemoryFileSystem, MemoryStore
+from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.segments.log import ShardLog
 from dejaqueue.testing.journal_conformance import values_of
 
 SEGMENT_BYTES = 1 << 13
@@ -31,6 +33,12 @@ def copied(files: MemoryFileSystem) -> MemoryFileSystem:
     return copy
 
 
+def log_of(journal: Journal) -> ShardLog:
+    """The log behind a journal in segments."""
+    assert isinstance(journal, SegmentJournal)
+    return journal.log
+
+
 def segment_paths(files: MemoryFileSystem) -> list[Path]:
     return sorted(path for path in files._contents if path.suffix == ".segment")
 
@@ -51,7 +59,7 @@ def append_all(store: JournalStore, appends: list[list[Entry]]) -> list[tuple[in
     journal = store.open("topic", 0)
     for entries in appends:
         journal.append(entries, journal.tail, 1)
-    segment = journal._listed.segments[-1]  # type: ignore[attr-defined]
+    segment = log_of(journal).listed.segments[-1]
     begins = [int(word) << 3 for word in segment.offsets()[: segment.count]]
     bounds = list(zip(begins, [*begins[1:], segment.used], strict=True))
     killed(journal)
@@ -60,5 +68,5 @@ def append_all(store: JournalStore, appends: list[list[Entry]]) -> list[tuple[in
 
 def killed(journal: Journal) -> None:
     """Let go of a journal as a kill does: the mark of its tail is not written."""
-    journal._marked = journal.tail  # type: ignore[attr-defined]
+    log_of(journal)._marked = journal.tail
     journal.close()

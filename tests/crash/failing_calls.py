@@ -21,6 +21,7 @@ from dejaqueue.journal.memory import MemoryFileSystem, MemoryStore
 from dejaqueue.testing.journal_conformance import make_ack
 from tests.crash.crash_disk import Fault
 from tests.crash.crash_states import FAULTS_SHOWN, Life, Promise, Tally
+from tests.crash.disk_copies import log_of
 
 KINDS = {
     "EIO": (("sync", "sync_directory"), errno.EIO),
@@ -69,7 +70,7 @@ def try_step(life: Life, store: MemoryStore, journal: Journal, tally: Tally) -> 
             raise
     life.crash("the call that failed")
     calls = dict(life.files.calls)
-    if journal._failure is None:  # type: ignore[attr-defined]
+    if log_of(journal)._failure is None:
         return True
     try:
         journal.append([make_ack(1)], tail, 1)

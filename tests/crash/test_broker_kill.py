@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dejaqueue import Client, DejaQError
+from dejaqueue.client import TopicStats
 from dejaqueue.clock import SystemClock
 from dejaqueue.errors import Unavailable
 from dejaqueue.model import RowStatus
@@ -146,7 +146,7 @@ def consume(url: str, history: History, stop: threading.Event, topic: str = TOPI
 
 def drain(url: str, topic: str = TOPIC) -> None:
     """Wait until nothing is left."""
-    stats: dict[str, Any] | DejaQError = {}
+    stats: TopicStats | DejaQError = TopicStats()
     with Client(url) as client:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
@@ -155,7 +155,7 @@ def drain(url: str, topic: str = TOPIC) -> None:
             except Unavailable as error:  # it is being read, after a kill
                 stats = error
             else:
-                if stats["scheduled"] + stats["leased"] == 0:
+                if stats.scheduled + stats.leased == 0:
                     return
             threading.Event().wait(0.1)
     raise AssertionError(f"not drained: {stats}")

@@ -86,8 +86,9 @@ def test_a_broker_that_is_killed_between_steps_goes_on(
     with monkeypatch.context() as patch:
         lives = Lives(tmp_path, patch)
         lives.run()
-    # made, used (directory and note), deleting, closed, dropped, deleted; twice
-    assert len(lives.moments) == 2 * 7 * BEFORE_AND_AFTER
+    # The catalogue's directory; and twice: made, used (directory and note), deleting, closed,
+    # dropped, deleted.
+    assert len(lives.moments) == (1 + 2 * 7) * BEFORE_AND_AFTER
     assert len(lives.given) == 2
     for copy, step in lives.moments:
         judge(copy, step, lives.given)

@@ -13,8 +13,9 @@ import pytest
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.segments import snapshots
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
-from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.segments.log import ShardLog
 from dejaqueue.journal.segments.proof import TailMark, write_mark
+from dejaqueue.journal.segments.room import LogRoom
 from dejaqueue.journal.segments.segment import Segment
 from tests.crash.crash_disk import RecordedFile, RecordingFiles
 from tests.crash.crash_states import Tally, run
@@ -61,28 +62,34 @@ def _no_sync_of_directories(patch: pytest.MonkeyPatch) -> None:
 
 
 def _given_back_before_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentJournal, "_replayed", lambda self: self.tail)
+    inner = LogRoom._dead
+
+    def dead(self: LogRoom) -> list[Segment]:
+        self.floor = max((one.last for one in self.listed.segments), default=0)
+        return inner(self)
+
+    patch.setattr(LogRoom, "_dead", dead)
 
 
 def _published_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    def write(self: SegmentJournal, segment: Segment, pieces: list[Piece]) -> None:
+    def write(self: ShardLog, segment: Segment, pieces: list[Piece]) -> None:
         file = segment.file
         assert file is not None
         file.write(pieces, segment.used)
 
-    patch.setattr(SegmentJournal, "_write", write)
+    patch.setattr(ShardLog, "_write", write)
 
 
 def _marked_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    def write(self: SegmentJournal, segment: Segment, pieces: list[Piece]) -> None:
+    def write(self: ShardLog, segment: Segment, pieces: list[Piece]) -> None:
         file = segment.file
         assert file is not None
         file.write(pieces, segment.used)
-        mark = TailMark(self._partition, self._topic, self._tail + 1, 0)
-        write_mark(self._files, self._directory, mark)
+        mark = TailMark(self._shard, self._identity, self.tail + 1, 0)
+        write_mark(self.files, self.directory, mark)
         file.sync()
 
-    patch.setattr(SegmentJournal, "_write", write)
+    patch.setattr(ShardLog, "_write", write)
 
 
 def _in_place(patch: pytest.MonkeyPatch) -> None:
@@ -100,9 +107,9 @@ def _in_place(patch: pytest.MonkeyPatch) -> None:
     ("plant", "seed"),
     [
         (_no_sync_of_segments, 1),
-        (_no_sync_of_parts, 3),
+        (_no_sync_of_parts, 2),
         (_no_sync_of_directories, 1),
-        (_given_back_before_the_snapshot, 1),
+        (_given_back_before_the_snapshot, 2),
         (_published_before_the_sync, 1),
         (_marked_before_the_sync, 1),
         (_in_place, 3),

@@ -169,7 +169,7 @@ def test_rows_that_were_acknowledged_are_not_deleted_for_one_flipped_bit(
     end: str, tmp_path: Path
 ) -> None:
     broker = BrokerProcess(tmp_path / "queue", tmp_path / "log", journal__snapshot_interval_ms=0)
-    partition = tmp_path / "queue" / "topics" / "orders" / "00000"
+    shards = tmp_path / "queue" / "shards"
     try:
         broker.start()
         with Client(broker.url) as client:
@@ -178,10 +178,10 @@ def test_rows_that_were_acknowledged_are_not_deleted_for_one_flipped_bit(
             sent = client.send_batch("orders", rows)
             assert len(sent.ids) == ROWS
             if end == "killed after a rest":
-                until(lambda: (partition / MARK_NAME).exists())
+                until(lambda: any(shards.glob(f"*/{MARK_NAME}")))
     finally:
         broker.stop() if end == "stopped" else broker.kill()
-    segment = partition / "00000000000000000001.segment"
+    (segment,) = shards.glob("*/00000000000000000001.segment")
     content = bytearray(segment.read_bytes())
     content[content.index(b"000500")] ^= 1
     segment.write_bytes(content)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +20,8 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.client import Client
 from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.errors import Refused
-from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.interface import Append
+from dejaqueue.journal.segments.log import ShardLog
 from dejaqueue.local import LocalTransport
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
@@ -50,13 +51,13 @@ class Copies:
         self.is_staged = self.is_committed = False
         self._journals, self._target = journals, target
         self._lock = threading.RLock()
-        self._append = SegmentJournal.append
+        self._append = ShardLog.append_all
 
-    def append(self, journal: SegmentJournal, *arguments: Any) -> int:
+    def append(self, log: ShardLog, appends: Sequence[Append]) -> None:
         with self._lock:  # one append at a time, so that a copy is a state of the whole disk
-            position = self._append(journal, *arguments)
-            self.take()
-        return position
+            for append in appends:  # and each is a step
+                self._append(log, [append])
+                self.take()
 
     def take(self) -> None:
         with self._lock:  # partitions append after the answer, too
@@ -84,7 +85,7 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copies:
         client.send_batch("in", INPUTS[2:])
         with client.consume_batches("in", max_messages=3) as batches:
             taken = list(batches)
-            monkeypatch.setattr(SegmentJournal, "append", lambda *given: made.append(*given))
+            monkeypatch.setattr(ShardLog, "append_all", lambda *given: made.append(*given))
             transaction = client.transaction(timeout=TIMEOUT_MS / 1000)
             transaction.send_batch("out", OUTPUTS[:2])
             made.name = transaction.name

@@ -63,7 +63,7 @@ def run_page(text: str, name: str, address: str) -> int:
             # Padded, so that a traceback names the line of the page.
             source = "\n" * line + block["text"].replace(ADDRESS, address)
             with contextlib.redirect_stdout(printed):
-                exec(compile(source, name, "exec"), namespace)
+                exec(compile(source, name, "exec", dont_inherit=True), namespace)
             count += 1
         elif block["prints"]:
             assert printed.getvalue() == block["text"], f"{name}, line {line}"

@@ -121,7 +121,11 @@ def good() -> list[tuple[str, list[Message]]]:
         ("move", {"id": ids, "due": dues, "priority": whole.cast(pa.uint16())}),
         ("move", {"key": texts, "group": names, "due": dues}),
         ("move", {"key": texts.dictionary_encode(), "group": names.dictionary_encode()}),
+        ("move", {"id": ids, "by_ms": pa.array([0, -5, 60_000, 1 << 50]), "if_due": dues}),
+        ("move", {"key": texts, "by_ms": whole.dictionary_encode(), "if_due": some}),
         ("cancel", {"id": ids}),
+        ("cancel", {"id": ids, "if_due": some}),
+        ("cancel", {"key": texts, "if_due": instants}),
         ("cancel", {"key": texts}),
         *(
             (op, {"id": ids, "attempts": whole.cast(pa.uint16())})

@@ -65,7 +65,7 @@ def test_messages_travel_with_keys_in_both_faces(site: Site) -> None:
         got = []
         for message in taker.consume(MINE, max_messages=2, idle_ms=20_000):
             got.append(message.payload)
-            message.ack()
+            message.ack(wait=True)
         assert sorted(got) == [b"one", b"two"]
         with pytest.raises(Forbidden, match="produce"):
             taker.send(MINE, b"no")
@@ -80,7 +80,7 @@ def test_messages_travel_with_keys_in_both_faces(site: Site) -> None:
             found = []
             async for message in both.consume(MINE, max_messages=1, idle_ms=20_000):
                 found.append(message.payload)
-                await message.ack()
+                await message.ack(wait=True)
             return found
 
     assert asyncio.run(asynchronous()) == [b"three"]
@@ -122,7 +122,7 @@ def test_an_open_consumer_of_a_revoked_key_ends_at_once(site: Site) -> None:
         def consume() -> None:
             try:
                 for message in taker.consume(MINE):
-                    message.ack()
+                    message.ack(wait=True)
                     first.set()
             except DejaQError as error:
                 errors.append(error)
@@ -148,9 +148,9 @@ def test_messages_that_a_revoked_key_holds_come_back_at_once(site: Site) -> None
             revoke(site, "consume mine")
             for message in other.consume(MINE, max_messages=1, idle_ms=20_000):
                 assert message.payload == b"held"
-                message.ack()
+                message.ack(wait=True)
             with pytest.raises(DejaQError):
-                held.ack()
+                held.ack(wait=True)
         assert other.counts(MINE)["ready"] == other.counts(MINE)["leased"] == 0
 
 
@@ -180,7 +180,7 @@ def test_the_first_key_shuts_out_who_was_in(site: Site) -> None:
         with Client(fresh.flight.url) as early, Client(fresh.flight.url) as taker:
             early.send(MINE, b"one")
             consumer = taker.consume(MINE, idle_ms=60_000)
-            next(iter(consumer)).ack()
+            next(iter(consumer)).ack(wait=True)
             made = early.create_key("root", ["admin:*"])
             with pytest.raises(Unauthenticated):
                 early.send(MINE, b"two")

@@ -90,6 +90,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "transactions": ("MO", {"topic": MINE}),
     "tell_transaction": ("brokers", {}),
     "ask_transaction": ("brokers", {}),
+    "ask_home": ("brokers", {}),
+    "ask_shard": ("brokers", {}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
     "writes": ("PM", {"topic": MINE}),
     "create_key": ("root", {"name": "", "grants": []}),

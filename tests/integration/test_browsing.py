@@ -105,7 +105,7 @@ def test_consumers_get_what_their_tags_say(client: Client, topic: str) -> None:
         ],
     )
     with client.consume(topic, tags_any=["mail", "text"], tags_none=["test"], max_messages=2) as c:
-        got = [(message.payload, message.ack()) for message in c]
+        got = [(message.payload, message.ack(wait=True)) for message in c]
     assert [payload for payload, _ in got] == [b"mail", b"text"]
     with client.consume_batches(topic, tags_all=("mail", "test"), max_messages=1) as batches:
         for batch in batches:

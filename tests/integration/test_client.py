@@ -112,11 +112,11 @@ def test_the_life_of_a_message(client: Client, topic: str) -> None:
         assert (message.group, message.tags, message.headers) == ("g", ("hot",), {"a": "b"})
         assert message.attempt == 1
         assert is_ok(message.nack(delay=timedelta(milliseconds=20)))
-        assert message.ack() is RowStatus.LEASE_LOST
+        assert message.ack(wait=True) is RowStatus.LEASE_LOST
         again = next(consumer)
         assert (again.id, again.attempt) == (message_id, 2)
         assert is_ok(again.extend(30))
-        assert is_ok(again.ack())
+        assert is_ok(again.ack(wait=True))
     assert client.stats(topic)["scheduled"] == 0
 
 
@@ -202,7 +202,7 @@ def test_what_a_consumer_leaves_comes_to_the_next_at_once(client: Client, topic:
     client.send_batch(topic, [b"x"] * 100)
     with client.consume(topic, prefetch=100) as first:
         kept = next(first)
-        assert is_ok(kept.ack())
+        assert is_ok(kept.ack(wait=True))
     assert len(drain(client, topic, 99)) == 99
 
 
@@ -212,7 +212,7 @@ def test_leases_are_extended_while_the_application_works(client: Client, topic: 
         message = next(consumer)
         with client.consume(topic, idle_ms=2_500) as other:
             assert list(other) == []
-        assert is_ok(message.ack())
+        assert is_ok(message.ack(wait=True))
 
 
 def test_leases_of_many_small_deliveries_are_extended_too(client: Client, topic: str) -> None:
@@ -223,7 +223,7 @@ def test_leases_of_many_small_deliveries_are_extended_too(client: Client, topic:
             messages.append(next(consumer))
         with client.consume(topic, idle_ms=4_000) as other:
             assert list(other) == []
-        assert all(is_ok(message.ack()) for message in messages)
+        assert all(is_ok(message.ack(wait=True)) for message in messages)
         assert {message.attempt for message in messages} == {1}
 
 
@@ -233,8 +233,8 @@ def test_a_lease_that_is_not_extended_ends(client: Client, topic: str) -> None:
         message = next(consumer)
         again = next(consumer)
         assert again.attempt == 2
-        assert message.ack() is RowStatus.LEASE_LOST
-        assert is_ok(again.ack())
+        assert message.ack(wait=True) is RowStatus.LEASE_LOST
+        assert is_ok(again.ack(wait=True))
 
 
 def test_a_batch_whose_lease_ended_has_a_status_for_each_message(
@@ -248,7 +248,7 @@ def test_a_batch_whose_lease_ended_has_a_status_for_each_message(
         lost = batch.ack()
         assert lost is not None
         assert lost.statuses.tolist() == [RowStatus.LEASE_LOST] * 3
-        assert is_ok(again.ack())
+        assert is_ok(again.ack(wait=True))
 
 
 def test_messages_can_be_acked_after_the_loop(client: Client, topic: str) -> None:
@@ -256,10 +256,10 @@ def test_messages_can_be_acked_after_the_loop(client: Client, topic: str) -> Non
     messages = list(client.consume(topic, idle_ms=200))
     late_id = client.send(topic, b"late")
     assert len(messages) == 10
-    assert all(is_ok(message.ack()) for message in messages)
+    assert all(is_ok(message.ack(wait=True)) for message in messages)
     (late,) = client.consume(topic, max_messages=1, idle_ms=5_000)
     assert late.id == late_id
-    assert is_ok(late.ack())
+    assert is_ok(late.ack(wait=True))
     for thread in threading.enumerate():
         if thread.name == "dejaq-abandon":  # consumers that are done close behind our back
             thread.join(PATIENCE_SECONDS)
@@ -304,8 +304,8 @@ def test_a_server_that_comes_back_is_found_again(broker: Broker, topic: str) -> 
             assert not thread.is_alive()
             meanwhile = next(consumer)
             assert meanwhile.payload == b"meanwhile"
-            assert is_ok(before.ack())
-            assert is_ok(meanwhile.ack())
+            assert is_ok(before.ack(wait=True))
+            assert is_ok(meanwhile.ack(wait=True))
     second.stop()
 
 

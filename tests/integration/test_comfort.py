@@ -196,3 +196,18 @@ def test_values_of_the_asynchronous_client(server: FlightServer) -> None:
             return value
 
     assert asyncio.run(main()) == VALUE
+
+
+def test_who_looks_after_a_consumer_that_is_gone_gives_back_what_it_had(
+    client: Client, topic: str
+) -> None:
+    sent = client.send(topic, b"at work")
+    with client.consume(topic) as gone:
+        message = next(gone)
+        given = client.nack(topic, ids=[message.id], attempts=[message.attempt], reason="killed")
+        assert given.only() is RowStatus.OK
+        again = next(gone)
+        assert (again.id, again.attempt) == (sent, 2)
+        stale = client.nack(topic, ids=[message.id], attempts=[message.attempt])
+        assert stale.only() is RowStatus.LEASE_LOST
+        again.ack()

@@ -102,7 +102,7 @@ def test_a_nack_that_cannot_be_is_refused(client: Client) -> None:
             message.nack(dead=True, delay=1)
         with pytest.raises(BadRequest, match=r"^delay: not negative"):
             message.nack(delay=-1)
-        assert is_ok(message.ack())
+        assert is_ok(message.ack(wait=True))
 
 
 def test_work_that_raises_was_an_attempt(client: Client) -> None:

@@ -5,7 +5,8 @@ Not covered: that no two owners append (tests/conformance), real hand-overs (tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,9 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.client import Client
 from dejaqueue.errors import Fenced, Unavailable
 from dejaqueue.flight.server import FlightServer
-from dejaqueue.journal.interface import Entry, EntryKind
-from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.format import Encoded
+from dejaqueue.journal.interface import Append, EntryKind
+from dejaqueue.journal.segments.log import ShardLog
 from dejaqueue.settings import BrokerSettings, JournalSettings
 
 
@@ -31,15 +33,15 @@ def url() -> Iterator[str]:
 
 def fence(patch: pytest.MonkeyPatch, kind: EntryKind, times: int) -> list[int]:
     """Another owner was there before the next appends with such an entry."""
-    append, left = SegmentJournal.append, [times]
+    encode, left = ShardLog._encode, [times]
 
-    def fenced(self: SegmentJournal, entries: Sequence[Entry], after: int, epoch: int) -> int:
-        if left[0] and any(entry.kind == kind for entry in entries):
+    def fenced(self: ShardLog, one: Append, *rest: Any) -> list[Encoded]:
+        if left[0] and any(entry.kind == kind for entry in one.entries):
             left[0] -= 1
             raise Fenced("another owner has appended")
-        return append(self, entries, after, epoch)
+        return encode(self, one, *rest)
 
-    patch.setattr(SegmentJournal, "append", fenced)
+    patch.setattr(ShardLog, "_encode", fenced)
     return left
 
 

@@ -24,6 +24,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
+from dejaqueue.client import TopicStats
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.errors import (
     BadRequest,
@@ -66,7 +67,7 @@ class AllElsewhere:
     def elsewhere(self, topic: str) -> DejaQError:
         return Elsewhere(f"topic {topic} is served by b", 50, "b", self.url)
 
-    def refusal(self, topic: str) -> DejaQError | None:
+    def refusal(self, topic: str, *, begins: bool = False) -> DejaQError | None:
         return self.elsewhere(topic)
 
     def fenced(self, topic: str) -> None: ...
@@ -155,7 +156,7 @@ def test_actions_and_rows_go_through(pair: Pair) -> None:
     with through(pair) as client:
         client.send_batch(THERE, [{"payload": one, "delay": 3_600} for one in payloads(50)])
         near, far = client.stats(THERE), pair.far_broker.call("stats", {"topic": THERE})
-        assert near == far
+        assert near == TopicStats.from_answer(far)
         assert client.peek(THERE, limit=10).num_rows == 10
     transport = FlightTransport(pair.near.url)
     rows = sum(

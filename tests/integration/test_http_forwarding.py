@@ -55,7 +55,7 @@ class AllElsewhere:
     def elsewhere(self, topic: str) -> DejaQError:
         return Elsewhere(f"topic {topic} is served by b", 50, "b", "", self.http_url)
 
-    def refusal(self, topic: str) -> DejaQError | None:
+    def refusal(self, topic: str, *, begins: bool = False) -> DejaQError | None:
         return self.elsewhere(topic)
 
     def fenced(self, topic: str) -> None: ...

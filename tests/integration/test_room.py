@@ -15,6 +15,7 @@ import pytest
 
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.journal.segments.files import FileSystem
+from dejaqueue.journal.segments.store import SHARDS, spread
 from dejaqueue.model import Topic
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
@@ -25,8 +26,9 @@ EMPTY_BYTES = 1 << 20
 
 
 def taken_bytes(path: Path, topic: str = TOPIC) -> int:
+    [made] = (path / "topics" / topic).iterdir()
     total = 0
-    for one in (path / "topics" / topic / "00000").iterdir():
+    for one in (path / "shards" / f"{spread(int(made.name[1:])) % SHARDS:04d}").iterdir():
         with suppress(FileNotFoundError):  # it is deleted just now
             total += one.stat().st_size if one.is_file() else 0
     return total

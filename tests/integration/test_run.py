@@ -116,7 +116,11 @@ def test_drain_finishes_what_is_at_work_and_gives_the_rest_back(
     (consumer if drain == "consumer" else client).drain()
     # Others get the rest at once, while the two are still at work, and it is not worn out.
     with client.consume(topic, max_messages=48, idle_ms=IDLE_MS) as others:
-        rest = [(message.payload, message.attempt) for message in others if is_ok(message.ack())]
+        rest = [
+            (message.payload, message.attempt)
+            for message in others
+            if is_ok(message.ack(wait=True))
+        ]
     assert {attempt for _, attempt in rest} <= {1, 2}
     may_end.set()
     runner.join(PATIENCE_SECONDS)

@@ -92,7 +92,7 @@ def test_an_exception_aborts__inputs_come_again(client: Client) -> None:
         1 / 0  # noqa: B018
     again = next(consumer)
     assert (again.id, again.attempt) == (message.id, 2)
-    assert is_ok(again.ack())
+    assert is_ok(again.ack(wait=True))
     consumer.close()
     assert client.transactions("in") == client.transactions("out") == []
     assert live(client, "out") == 0
@@ -122,7 +122,7 @@ def test_a_lost_lease_spoils_the_whole(client: Client) -> None:
     client.send("in", b"a")
     consumer = client.consume("in", idle_ms=5_000)
     message = next(consumer)
-    assert is_ok(message.ack())
+    assert is_ok(message.ack(wait=True))
     transaction = client.transaction()
     transaction.send("out", b"b")
     with pytest.raises(Refused, match="LEASE_LOST"):
@@ -160,7 +160,7 @@ def test_auto_ack__done_when_sent(client: Client) -> None:
         one = next(consumer)
         with pytest.raises(BadRequest, match="nack"):
             one.nack()
-        settled = one.ack()
+        settled = one.ack(wait=True)
         assert settled is not None
         assert settled.ok
         one.ack(wait=False)

@@ -18,7 +18,7 @@ from dejaqueue.engine.shares import FlatShares, NestedShares
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.routes import sending
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.segments import files, journal, recovery
+from dejaqueue.journal.segments import files, log, recovery
 from dejaqueue.model import MessageState, RowStatus
 from dejaqueue.schema import texts
 
@@ -82,7 +82,7 @@ def believes_every_entry(patch: pytest.MonkeyPatch) -> None:
 @mutant("tests/crash/test_segment_journal.py")
 def goes_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
     """As if the next sync could make up for it."""
-    patch.setattr(journal.SegmentJournal, "_fail", lambda self, failure: None)
+    patch.setattr(log.ShardLog, "_fail", lambda self, failure: None)
 
 
 @mutant("tests/rules/test_rule_14_bounded.py")

@@ -57,7 +57,10 @@ def state_hashes(disk: MemoryFileSystem) -> dict[str, list[str]]:
     found = {}
     topics = Path("disk:/topics")
     for topic in disk.names(topics):
-        names = disk.names(topics / topic) if topic != CATALOGUE else []
+        if topic == CATALOGUE:
+            continue
+        [made] = disk.names(topics / topic)
+        names = disk.names(topics / topic / made)
         for number in [int(name) for name in names if name.isdigit()]:
             journal: Any = store.open(topic, number)
             snapshot = journal.latest_snapshot()
@@ -68,7 +71,7 @@ def state_hashes(disk: MemoryFileSystem) -> dict[str, list[str]]:
                     snapshot.position,
                 )
             hashes = [_replayed(journal, engine, after)]
-            if journal._listed.segments[0].first == 1:
+            if journal._part.runs.position_of(1):
                 hashes.append(_replayed(journal, Engine(number), 0))
             found[f"{topic}/{number}"] = hashes
             journal.close()

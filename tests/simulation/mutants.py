@@ -23,6 +23,7 @@ from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.leases import Leases
 from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.table import LEASED
+from dejaqueue.journal.interface import Append
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.testing.faulty_journal import FaultyFile
 
@@ -41,28 +42,28 @@ def mutant(function: Mutant) -> Mutant:
 
 @mutant
 def answers_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
-    inner = Commits._append
+    inner = Commits._begin
 
-    def append(self: Commits, group: Group) -> None:
+    def begin(self: Commits, group: Group) -> Append:
         replies, group.replies = group.replies, []
         for reply_to, reply in replies:
             reply_to(reply)
-        inner(self, group)
+        return inner(self, group)
 
-    patch.setattr(Commits, "_append", append)
+    patch.setattr(Commits, "_begin", begin)
 
 
 @mutant
 def delivers_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
-    inner = Commits._append
+    inner = Commits._begin
 
-    def append(self: Commits, group: Group) -> None:
+    def begin(self: Commits, group: Group) -> Append:
         pushes, group.pushes = group.pushes, []
         for consumer, push in pushes:
             self._send(consumer, push)
-        inner(self, group)
+        return inner(self, group)
 
-    patch.setattr(Commits, "_append", append)
+    patch.setattr(Commits, "_begin", begin)
 
 
 @mutant

@@ -7,6 +7,8 @@ and mutants_kinds.py; here are few seeds, and the bugs that the first of them fi
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -38,6 +40,32 @@ def test_a_seed_does_the_same_twice() -> None:
     first, second = simulate(3), simulate(3)
     assert first.fingerprint == second.fingerprint
     assert simulate(4).fingerprint != first.fingerprint
+
+
+SEEDS_IN_HASTE = {"broker": 3, "cluster": 920_001, "clients": 3, "registers": 3}
+"""The cluster's is one that went another way while topics were taken in the order of a set."""
+
+
+def test_a_seed_does_the_same_in_every_process() -> None:
+    """Whatever the hashes of names are there, by which sets are ordered."""
+    program = f"""if True:
+        import logging
+        from tests.simulation.report import KINDS
+        logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
+        for kind, seed in {SEEDS_IN_HASTE}.items():
+            print(kind, KINDS[kind](seed, haste=4).fingerprint)"""
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hashes in ("0", "1")
+    ]
+    first, second = (child.communicate(timeout=300)[0].splitlines() for child in children)
+    assert len(first) == len(SEEDS_IN_HASTE)
+    assert first == second
 
 
 def test_what_is_promised_is_tried() -> None:

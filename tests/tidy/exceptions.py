@@ -16,6 +16,7 @@ MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/worker.py::worker": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/client/_aio/changes.py::AsyncChanges.move": _FIELDS_OF_A_CHANGE,
     "src/dejaqueue/client/_sync/changes.py::Changes.move": _FIELDS_OF_A_CHANGE,
     "src/dejaqueue/client/_aio/client.py::AsyncClient.consume": _CHOICES_OF_A_CONSUMER,
@@ -34,6 +35,9 @@ MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/journal/records/journal.py::RecordJournal.__init__": (
         "Half of them are bounds that its store takes from the settings; tests pass other ones."
     ),
+    "src/dejaqueue/journal/segments/log.py::ShardLog.__init__": (
+        "What a store makes it with: place, bounds, and its two questions; all but two by name."
+    ),
 }
 
 # Paths whose functions may take a whole Partition, and until when.
@@ -51,7 +55,7 @@ CIRCLES: dict[str, str] = {}
 # proved elsewhere: where, is the reason.
 WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/broker/calls/port.py": "a contract",
-    "src/dejaqueue/broker/transactions/peers.py": "a contract",
+    "src/dejaqueue/broker/topic/peers.py": "a contract",
     "src/dejaqueue/pipelines/archiving/finished.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/faults.py": "tests/spark/test_history.py",
     "src/dejaqueue/pipelines/auditing/figures.py": "tests/spark/test_history.py",
@@ -90,7 +94,7 @@ ORDINARY_NOUNS: set[str] = set(
 # Names of other systems and formats.
 FOREIGN_NOUNS: set[str] = set(
     """
-    aio cassandra cli dejaqueue doq etcd flight http jetstream kafka mysql nats oidc openapi
+    aio cassandra celery cli dejaqueue doq etcd flight http jetstream kafka mysql nats oidc openapi
     postgresql redis spark sql sqlite sync tls
     """.split()  # noqa: SIM905 - a page of quotes would say no more
 )
@@ -115,5 +119,8 @@ NAMES: dict[str, str] = {
     "src/dejaqueue/cli/demo/command.py::data": "the option --data",
     "src/dejaqueue/cli/demo/run.py::data": "the option --data",
     "src/dejaqueue/cli/serve.py::data": "the option --data",
+    "src/dejaqueue/celery/channel.py::queue": "kombu's word, and the name of its arguments",
+    "src/dejaqueue/celery/names.py::queue": "kombu's word: what is to become a topic",
+    "src/dejaqueue/celery/routes.py::queue": "kombu's word: what is bound to an exchange",
     "src/dejaqueue/schema/keys.py::data": "Arrow's word for the bytes of a text column",
 }

@@ -25,8 +25,7 @@ BANNED_PARTS = {
     "helper", "helpers", "job", "jobs", "manager", "handler", "tube", "util", "utils", "visibility",
 }  # fmt: skip
 BANNED_WHOLE = {
-    "common", "data", "event", "events", "info", "item", "items", "job", "misc", "stuff", "task",
-    "tasks",
+    "common", "data", "event", "events", "info", "item", "items", "job", "misc", "stuff",
 }  # fmt: skip
 # A thread may have a queue, and a test a process; no function, class or argument is called so.
 BANNED_CALLABLE = {"queue", "queues", "process"}

@@ -40,7 +40,7 @@ def program(when: datetime) -> int:
             payload: bytes = one.payload
             when = one.due
             one.nack(delay=1.5)
-            status: RowStatus = one.ack()
+            status: RowStatus = one.ack(wait=True)
             status = one.extend(5, wait=True)
         with client.consume_batches("t", batch_rows=10) as batches:
             for batch in batches:
@@ -75,7 +75,7 @@ async def coroutine() -> int:
     async with AsyncClient() as client:
         number: int = await client.send("t", b"x")
         async for message in client.consume("t"):
-            status: RowStatus = await message.ack()
+            status: RowStatus = await message.ack(wait=True)
             status = await message.nack(dead=True)
             await message.ack(wait=False)
         await client.run("t", handle, concurrency=8)

@@ -245,5 +245,5 @@ def test_a_clock_that_is_moved_by_hand__next_week_in_no_time(opened_before: bool
         clock.advance(week)  # the lease ends, as nobody extends it in no time: it comes again
         again = next(consumer)
         assert (again.key, again.attempt) == ("k", 2)
-        assert again.ack().ok
+        assert again.ack(wait=True).ok
         consumer.close()

@@ -268,6 +268,18 @@ ACTIONS = _table([
         Rule(peers=True),
         "Ask the owner of a transaction's home what was decided.",
     ),
+    Call(
+        "ask_home",
+        ("topic", "about", "given"),
+        Rule(peers=True),
+        "Ask the owner of a topic's first shard for what its shards agree on.",
+    ),
+    Call(
+        "ask_shard",
+        ("topic", "count", "byte_count"),
+        Rule(peers=True),
+        "Have the owner of a shard keep less of the topic's backlog, for other shards.",
+    ),
     # --- the cluster
     Call(
         "cluster",

@@ -8,7 +8,6 @@ See: docs/internals/README.md for the reading order.
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import Future
 from functools import partial
@@ -29,28 +28,27 @@ from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.shard.timekeeping import broker_clock
-from dejaqueue.broker.topic import deleting, handing_over
+from dejaqueue.broker.topic import deleting, forecast, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
+from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
 from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.coordinator import Coordinator
-from dejaqueue.broker.transactions.peers import Peers
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
-    DejaQError,
     Elsewhere,
     InternalError,
     Refused,
     TopicUnknown,
     Unavailable,
-    no_transactions,
 )
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import open_store
@@ -59,7 +57,6 @@ from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
-log = logging.getLogger("dejaqueue.broker")
 RUNNING = "running"
 """The phase in which a broker takes calls."""
 
@@ -112,7 +109,8 @@ class Broker:
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
-        self.snapshot_writer = self._threads.executor("dejaq-snapshots")
+        writers = 1 if node is None else handing_over.SNAPSHOT_WRITERS
+        self.snapshot_writer = self._threads.executor("dejaq-snapshots", writers)
         self._room = Room(self.runtimes, self.runtime, self.clock)
         self._opener = None if node is None else self._threads.executor("dejaq-open", OPENERS)
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
@@ -126,9 +124,13 @@ class Broker:
         self.started_us = 0
         self.peers: Peers | None = None
         coordinator = Coordinator(
-            self.runtime, lambda *of: self._catalogue.has_partition(*of), lambda: self.peers
+            self.runtime,
+            lambda *of: self._catalogue.has_partition(*of),
+            self.shard_of,
+            lambda: self.peers,
         )
-        self.transactions = Transactions(coordinator, self.clock)
+        self.transactions = Transactions(coordinator, self.clock, self._served_of)
+        self.homes = Homes(self.runtime, lambda: self.peers)
         self._roster = Roster(
             settings.dispatch,
             self.snapshot_writer,
@@ -159,19 +161,13 @@ class Broker:
             patience_seconds=journal.patience_ms / 1_000,
         )
         try:
-            node = self.node
+            node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
             if node is None:
-                self._alone = LoneCatalogue(
-                    self.store,
-                    self._threads.lock(),
-                    self.snapshot_writer,
-                    self.clock.utc_ms,
-                    self._threads.future,
-                )
+                lock, future = self._threads.lock(), self._threads.future
+                self._alone = LoneCatalogue(self.store, lock, writer, utc_ms, future)
                 self._catalogue = self._alone
             else:
-                writer = self.snapshot_writer
-                self._catalogue = node.catalogue(self.store, writer, self.clock.utc_ms)
+                self._catalogue = node.catalogue(self.store, writer, utc_ms)
             self.history.journals_of = None if node is None else self._catalogue.journals
             if node is None:
                 self.keys.open(self.store)
@@ -190,9 +186,8 @@ class Broker:
         self.history.start()
         if self._alone is not None:
             deleting.finish_all(self.store, self._alone)
-        self._ports = TopicPorts(
-            self.store, self.clock, self.settings, self._threads, self.worker_of, self._opener
-        )
+        ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
+        self._ports = TopicPorts(*ports, self._opener)
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
@@ -250,26 +245,19 @@ class Broker:
             lambda: self._catalogue.check_there(topic.name, number),
         )
         counting = TopicCounts()
-        duties_of = self._roster.of_topic(topic.name, counting)
+        duties_of = self._roster.of_topic(topic, counting, len(self.served_names(topic)))
         return ServedTopic(topic, service, self._ports, counting, duties_of)
 
-    def _grow_topic(self, name: str, count: int) -> None:
-        """The forecast wants so many partitions. Returns at once: a worker calls it."""
-        self._threads.start("dejaq-grow", lambda: self._grow_now(name, count))
-
-    def _grow_now(self, name: str, count: int) -> None:
-        try:
-            if self.topic(name).partitions < count:
-                self.alter_topic(name, {"partitions": count})
-                text = "topic %s has %d partitions now: an instant is hot"
-                log.info(text, name, count, extra={"topic": name})
-        except DejaQError as error:
-            text = "topic %s can't get %d partitions: %s"
-            log.warning(text, name, count, error, extra={"topic": name})
+    def _grow_topic(self, name: str, count: int) -> None:  # a worker calls it: return at once
+        self._threads.start("dejaq-grow", lambda: forecast.grow(self, name, count))
 
     def worker_of(self, topic: str, partition: int) -> PartitionWorker:
-        """The worker that owns a partition."""
-        return self._workers[(sum(topic.encode()) + partition) % len(self._workers)]
+        """The worker that owns a partition. Raises TopicUnknown."""
+        return self._worker(topic, self._catalogue.number(topic), partition)
+
+    def _worker(self, topic: str, number: int, partition: int) -> PartitionWorker:
+        shard = self.store.shard_of(topic, number, partition)
+        return self._workers[shard % len(self._workers)]
 
     def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
         """Take over the settings that can change live.
@@ -293,7 +281,7 @@ class Broker:
             topic = self._catalogue.get(topic_of(name))
             if name not in self.served_names(topic):
                 raise in_shards(topic, 1 if self.node is None else topic.spread)
-            if self.node is not None and self.node.refusal(name) is not None:
+            if self.node is not None and self.node.refusal(name, begins=True) is not None:
                 raise self.node.elsewhere(name)
             served = self._begin(name)  # nobody used it here yet
         return served
@@ -310,12 +298,19 @@ class Broker:
         names = self.served_names(topic)
         return names[partition % len(names)]
 
+    def _served_of(self, name: str) -> ServedTopic:
+        """What of a topic is served here: all of it, or a shard. Raises as `runtime`."""
+        names = self.served_names(self._catalogue.get(name))
+        here = (one for one in names if self.node is None or self.node.refusal(one) is None)
+        return self.runtime(next(here, names[0]))
+
     def serves(self, name: str) -> bool:
         """True if the topic, or the shard of one, is served here, or will be when it is used."""
+        if name in self._topics:
+            return True
         topic = self._catalogue.find(topic_of(name))
         is_known = topic is not None and name in self.served_names(topic)
-        is_ours = is_known and (self.node is None or self.node.refusal(name) is None)
-        return is_ours or name in self._topics
+        return is_known and (self.node is None or self.node.refusal(name) is None)
 
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""
@@ -328,29 +323,35 @@ class Broker:
         runtime = self._serve(name)  # it reads nothing before it is rung
         with self._lock:
             self.check_running()
-            if self.node is None and self._is_gone(
-                runtime
-            ):  # who deletes it has looked here, or will
+            # Whoever deletes it has looked here before, or will.
+            if self.node is None and self._is_gone(runtime):
                 raise TopicUnknown(name)
             runtime = self._topics.setdefault(name, runtime)
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
         return runtime
 
-    def give(self, name: str, *, drain: bool) -> None:
+    def prepare_to_give(self, name: str) -> None:
+        """Take snapshots of a topic that will be given, while it is still served."""
+        served = self._topics.get(name)
+        if served is not None:
+            handing_over.prepare(served, self.clock)
+
+    def give(self, name: str, *, drain: bool, seconds_max: float | None = None) -> None:
         """Serve a topic no more: somebody else will, or does already.
 
         Args:
-            drain: finish what waits and take snapshots, so that the next owner has little to read;
-                False = let go at once.
+            drain: finish what waits; False = let go at once.
+            seconds_max: so long are journals waited for that hang; None = CLOSE_SECONDS_MAX.
         """
-        served = self._topics.get(name)
-        if drain and served is not None:
-            handing_over.prepare(served)
         with self._lock:
             runtime = self._topics.pop(name, None)
         if runtime is None:
             return
-        runtime.close(handing_over.let_go if drain else lambda partition: partition.close())
+        if not drain:
+            runtime.ownership.end()
+        close_one = handing_over.let_go if drain else handing_over.drop
+        runtime.close(close_one, seconds_max)
+        runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
         runtime.dispatcher.end_all(Unavailable(f"topic {name} is served by another broker now", 50))
 
     def catalogue_changed(self) -> None:
@@ -487,8 +488,6 @@ class Broker:
         Raises TopicUnknown, BadRequest, Refused."""
         runtime, stage = self.runtime(stream.topic), None
         if stream.transaction:
-            if runtime.shard is not None:
-                raise no_transactions(runtime.topic.name)
             stage = self.transactions.stage(stream.transaction, stream.op, sender)
             stage = StageOf(stage.transaction, stage.until_ms, account)
         return Writer(
@@ -499,6 +498,10 @@ class Broker:
             stage,
             sender,
         )
+
+    def is_served_by(self, writer: Writer) -> bool:
+        """Whether an open stream writes to what is served here now under that name."""
+        return self._running and self._topics.get(writer.topic.served_as) is writer.topic
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
@@ -554,12 +557,8 @@ class Broker:
                 them, as `copies` (journal/records/nats/status.py); a second if one is away.
 
         Returns:
-            `node`, this broker; `nodes`, each with its `node`, `url`, `http_url`, `version`;
-            `topics`, each with `topic`, `node` ("" = nobody at the moment) and `epoch`. A broker
-            that is alone has no name and lists nothing.
-
-        Raises:
-            TopicUnknown.
+            `node`, `nodes`, `topics` with `node` ("" = nobody now), as `ClusterPort.describe`; a
+            broker that is alone has no name and lists nothing. Raises TopicUnknown.
         """
         if topic:
             self.topic(topic)

@@ -23,6 +23,7 @@ from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.staging import StagedWatch
+from dejaqueue.model import Topic
 from dejaqueue.settings import DispatchSettings
 
 
@@ -42,13 +43,22 @@ class Roster:
     carrier: Carrier
     grow: Callable[[str, int], None]
 
-    def of_topic(self, topic_name: str, counting: TopicCounts) -> Callable[[int], Duties]:
+    def of_topic(
+        self, topic: Topic, counting: TopicCounts, shards: int = 1
+    ) -> Callable[[int], Duties]:
         """The duties of the partitions of a topic, by number.
 
         Args:
             counting: what its partitions count together.
+            shards: in how many it is served.
         """
-        forecast = Forecast(self.settings, lambda count: self.grow(topic_name, count))
+        topic_name = topic.name
+        forecast = Forecast(
+            self.settings,
+            lambda count: self.grow(topic_name, count),
+            shards=shards,
+            spread=topic.spread,
+        )
 
         def duties_of(partition_number: int) -> Duties:
             recorder = Recorder(self.history, topic_name, partition_number, counting)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dejaqueue.cluster.jetstream import JetStreamServer
     from dejaqueue.cluster.node import Node
     from dejaqueue.cluster.servers import ServerList
+    from dejaqueue.cluster.witness import Witness
     from dejaqueue.coordinator.interface import Coordinator
     from dejaqueue.journal.records.nats.store import NatsRecordStore
     from dejaqueue.settings import BrokerSettings
@@ -50,6 +51,7 @@ class ClusterSeat:
         self.node: Node | None = None
         self._list: ServerList | None = None
         self._server: JetStreamServer | None = None
+        self._witness: Witness | None = None
         if settings.cluster.nodes:
             from dejaqueue.cluster.embedded import server_of
 
@@ -117,6 +119,9 @@ class ClusterSeat:
             self._heal_copies(broker, self._server)
             self.node.disk = self._server.disk
         self.node.care = self._care(broker, self.node)
+        self._witness = self._witness_of(self.settings.cluster.coordinator)
+        if self._witness is not None:
+            self.node.on_join = self._witness.saw_join
         address = self.settings.cluster.advertise or self.settings.server.host
         ending = "s" if tls else ""
         self.node.start(
@@ -131,6 +136,21 @@ class ClusterSeat:
 
         server.turn = Turn(server.node.name, coordinator)
         return list_beside(server, self._given, coordinator, self._stop)
+
+    @staticmethod
+    def _witness_of(coordinator: str) -> Witness | None:
+        """What says at once that this process is dead; None = the others wait for its lease."""
+        from dejaqueue.cluster.witness import Witness
+
+        if coordinator.startswith("memory:"):  # dead with this process
+            return None
+        witness = Witness(coordinator)
+        try:
+            witness.start()
+        except OSError as error:
+            log.warning("if this broker dies, others wait for the end of its lease: %s", error)
+            return None
+        return witness
 
     @staticmethod
     def _stop() -> None:
@@ -169,6 +189,8 @@ class ClusterSeat:
             self._list.close()
         if self.node is not None:
             self.node.stop()
+        if self._witness is not None:
+            self._witness.close()
 
     def close(self) -> None:
         """Stop the server beside this broker."""

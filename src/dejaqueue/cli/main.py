@@ -40,6 +40,7 @@ COMMANDS = {
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
     "pipeline": "dejaqueue.cli.pipeline:pipeline",
+    "worker": "dejaqueue.cli.worker:worker",
     "bench": "dejaqueue.cli.bench:bench",
 }
 """Name of each command, in the order of the help, and where it is."""

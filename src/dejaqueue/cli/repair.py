@@ -66,14 +66,14 @@ def clock(topic: str | None, *, applies: bool, as_json: bool, url: str) -> None:
 
 
 def _partitions(client: Client, topic: str) -> Iterator[dict[str, Any]]:
-    numbers = client.stats(topic)["partitions"]
+    numbers = client.stats(topic).partitions
     for number, found in enumerate(numbers):
         yield {
             "topic": topic,
             "partition": number,
-            "ahead_ms": found["ahead_ms"],
-            "times_set": found["times_set"],
-            "set_by_ms": found["set_by_ms"],
+            "ahead_ms": found.ahead_ms,
+            "times_set": found.times_set,
+            "set_by_ms": found.set_by_ms,
         }
 
 

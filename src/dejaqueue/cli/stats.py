@@ -18,4 +18,4 @@ from dejaqueue.cli.output import print_fields
 def stats(topic: str | None, *, as_json: bool, url: str) -> None:
     """Show the figures of one TOPIC, or of the whole broker."""
     with connect(url) as client:
-        print_fields(client.stats(topic), as_json=as_json)
+        print_fields(client.stats(topic).to_dict(), as_json=as_json)

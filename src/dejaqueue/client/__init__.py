@@ -20,11 +20,14 @@ from dejaqueue.client._sync.cron import Cron
 from dejaqueue.client._sync.producer import Producer
 from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import DueHistogram, Where
+from dejaqueue.client.connection_watch import ConnectionChange
 from dejaqueue.client.consuming.lateness import LatenessHistogram
+from dejaqueue.client.consuming.work import WorkOptions, story_of
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.message_view import MessageView
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.sent import Sent
+from dejaqueue.client.stats import BrokerStats, ConsumerStats, PartitionStats, TopicStats
 from dejaqueue.client.topic_settings import TopicSettings
 
 __all__ = [
@@ -37,20 +40,27 @@ __all__ = [
     "AsyncProducer",
     "AsyncTransaction",
     "BatchConsumer",
+    "BrokerStats",
     "Client",
+    "ConnectionChange",
     "Consumer",
+    "ConsumerStats",
     "Cron",
     "DueHistogram",
     "LatenessHistogram",
     "Message",
     "MessageBatch",
     "MessageView",
+    "PartitionStats",
     "Producer",
     "SendResult",
     "Sent",
     "Settled",
     "Tls",
     "TopicSettings",
+    "TopicStats",
     "Transaction",
     "Where",
+    "WorkOptions",
+    "story_of",
 ]

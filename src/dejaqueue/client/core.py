@@ -1,8 +1,8 @@
 """What both clients share: the connection, its write links, and calls that do not wait.
 
 Room: client. No faces: _aio/client.py and _sync/client.py add the waiting.
-Holds: one stream per topic and kind of batch; streams that were not used for long make room for
-others; closing waits for what is on its way.
+Holds: topics share streams (shared_streams.py), each has links of its own, which number its batches
+and send them again; closing waits for what is on its way.
 See: link.py, sending/gather.py, consuming/consume_core.py.
 """
 
@@ -22,8 +22,11 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.changes import Change, condition_columns
+from dejaqueue.client.connection_watch import ConnectionWatch, OnConnection
 from dejaqueue.client.consuming.clock_offset import ClockOffset
-from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
+from dejaqueue.client.consuming.program_end import close_at_exit
+from dejaqueue.client.consuming.settle_batches import Fate
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.gather import VARIANTS, Gather
@@ -38,11 +41,12 @@ from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
 
 Answer = TypeVar("Answer")
+Kept = TypeVar("Kept")
 Carry = Callable[[pa.RecordBatch], pa.RecordBatch]
 LinkFor = Callable[[tuple[str, ...]], WriteLink]
 """Gives the link for batches of these columns."""
-LINKS_MAX = 64
-"""Write streams kept open; the one unused for longest makes room."""
+LINKS_MAX = 16_384
+"""Links kept, by topic and kind of batch; an idle one that was made before others makes room."""
 WINDOW = 32
 """Batches of one link on their way at most."""
 CLOCK_US_MAX = 60_000_000
@@ -54,7 +58,14 @@ class ClientCore:
     """What the synchronous and the asynchronous client share."""
 
     def __init__(
-        self, transport: Transport, name: str, retry_ms_max: int, clock: Clock | None
+        self,
+        transport: Transport,
+        name: str,
+        retry_ms_max: int,
+        clock: Clock | None,
+        *,
+        where: str = "",
+        on_connection: OnConnection | None = None,
     ) -> None:
         check_span("retry_ms_max", retry_ms_max)
         self.transport = transport
@@ -64,24 +75,31 @@ class ClientCore:
         default = SystemClock if transport.shares_clock else SteadyClock
         self.clock: Clock = clock if clock is not None else default()
         self.alarm = Alarm(self.clock)
+        self.where = where
+        self._watch = ConnectionWatch(where, self.clock, on_connection)
         self._offset = ClockOffset(shared=self.clock if transport.shares_clock else None)
         self._measured_us = -1
         self._mutex = threading.Lock()
         self._links: OrderedDict[tuple[Any, ...], WriteLink] = OrderedDict()
-        self._gathers: dict[tuple[str, bool, bool], Gather] = {}
+        self._gathers: OrderedDict[tuple[Any, ...], Gather] = OrderedDict()
         self._consumers: weakref.WeakSet[TopicCore] = weakref.WeakSet()
-        self._producer_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
+        self._other_links: weakref.WeakSet[WriteLink] = weakref.WeakSet()
         self._closed = False
 
-    def shown(self, kind: str, where: str) -> str:
+    def shown(self, kind: str) -> str:
         """The client as a person reads it."""
         name = f" name={self.name!r}" if self.name else ""
-        return f"<{kind} {where}{name}{', closed' if self._closed else ''}>"
+        return f"<{kind} {self.where}{name}{', closed' if self._closed else ''}>"
 
     # --- links ---------------------------------------------------------------------------------
 
     def _new_link(
-        self, stream: WriteStream, window: int = WINDOW, *, repeats: bool = True
+        self,
+        stream: WriteStream,
+        window: int = WINDOW,
+        *,
+        repeats: bool = True,
+        shared: bool = False,
     ) -> WriteLink:
         if self._closed:
             raise Unavailable("the client is closed")
@@ -92,6 +110,8 @@ class ClientCore:
             retry_ms_max=self.retry_ms_max,
             window=window,
             repeats=repeats,
+            shared=shared,
+            watch=self._watch,
         )
 
     def _producer_name(self) -> str:
@@ -100,54 +120,49 @@ class ClientCore:
         shown = self.name.encode()[:room].decode(errors="ignore")
         return f"{shown}-{name}" if shown else name
 
-    def link(self, stream: WriteStream, columns: tuple[str, ...], use: str = "") -> WriteLink:
-        """The link for batches of these columns; `use` keeps uses apart from each other."""
-        key = (stream, columns, use)
-        crowded: list[WriteLink] = []
+    def link(self, stream: WriteStream, columns: tuple[str, ...]) -> WriteLink:
+        """The link for batches of these columns."""
+        key = (stream, columns)
         with self._mutex:
             link = self._links.get(key)
-            if link is not None:
-                self._links.move_to_end(key)
-                return link
-            named = stream
-            if stream.op == "enqueue":
-                named = WriteStream(stream.topic, stream.op, stream.acks, self._producer_name())
-            link = self._links[key] = self._new_link(named)
-            for old in list(self._links):
-                if len(self._links) <= LINKS_MAX:
-                    break
-                if old != key and self._links[old].is_idle:
-                    crowded.append(self._links.pop(old))
-            gone = {id(old_link) for old_link in crowded}
-            for name in [n for n, g in self._gathers.items() if id(g.link) in gone]:
-                del self._gathers[name]
-        for old_link in crowded:
-            old_link.close()
+            if link is None:
+                link = self._links[key] = self._shared_link(stream)
+                for old in _crowded(self._links, lambda link: link.is_idle):
+                    self._other_links.add(old)
         return link
 
     def gather(self, topic: str, kind: tuple[bool, bool]) -> Gather:
         """Where single messages of this kind are gathered."""
-        gather = self._gathers.get((topic, *kind))
+        key = (topic, kind)
+        gather = self._gathers.get(key)
         if gather is None:
-            variant = VARIANTS[kind]
-            link = self.link(WriteStream(topic), tuple(variant.schema.names), "gather")
             with self._mutex:
-                gather = self._gathers.setdefault((topic, *kind), Gather(link, variant))
+                gather = self._gathers.get(key)
+                if gather is None:
+                    link = self._shared_link(WriteStream(topic))
+                    gather = self._gathers[key] = Gather(link, VARIANTS[kind])
+                    for old in _crowded(self._gathers, lambda gather: gather.link.is_idle):
+                        self._other_links.add(old.link)
         return gather
+
+    def _shared_link(self, stream: WriteStream) -> WriteLink:
+        if stream.op == "enqueue":
+            stream = WriteStream(stream.topic, stream.op, stream.acks, self._producer_name())
+        return self._new_link(stream, shared=True)
 
     def producer_link(
         self, topic: str, acks: str, window: int, columns: tuple[str, ...]
     ) -> WriteLink:
         """A link of a producer's own."""
         link = self._new_link(WriteStream(topic, "enqueue", acks, self._producer_name()), window)
-        self._producer_links.add(link)
+        self._other_links.add(link)
         return link
 
     def transaction_link(self, topic: str, op: str, transaction: str) -> WriteLink:
         """A link of a transaction's own."""
         producer = self._producer_name() if op == "enqueue" else ""
         link = self._new_link(WriteStream(topic, op, producer=producer, transaction=transaction))
-        self._producer_links.add(link)
+        self._other_links.add(link)
         return link
 
     def settle_link(self, stream: WriteStream) -> WriteLink:
@@ -196,6 +211,21 @@ class ClientCore:
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
         return self._settle_all(WriteStream(topic, "cancel"), batch)
 
+    def nack(self, topic: str, ids: object, attempts: object, fate: Fate) -> Settled:
+        """Give back deliveries that are named by (id, attempt); blocks until durable."""
+        id_column, attempt_column = int64s_of(ids, "ids"), int64s_of(attempts, "attempts")
+        if len(id_column) != len(attempt_column):
+            limit = f"one for each of the {len(id_column)} ids"
+            raise BadRequest("attempts", limit, len(attempt_column))
+        _, delay_ms, reason, dead = fate
+        stream = WriteStream(topic, "nack", argument_ms=delay_ms, reason=reason, dead=dead)
+        try:
+            columns = [pa.array(id_column), pa.array(attempt_column).cast(pa.uint16())]
+        except pa.ArrowInvalid:
+            raise BadRequest("attempts", "whole numbers from 1 to 65535", attempts) from None
+        batch = pa.RecordBatch.from_arrays(columns, schema=messages.SETTLE)
+        return self._settle_all(stream, batch)
+
     def _settle_all(self, stream: WriteStream, batch: pa.RecordBatch) -> Settled:
         stream.check()
         return _settled(partial(self.link, stream), batch)
@@ -206,8 +236,17 @@ class ClientCore:
         """A consumer that is not open yet."""
         if self._closed:
             raise Unavailable("the client is closed")
-        core = TopicCore(self.transport, stream, settings, self.clock, self.alarm, self.settle_link)
+        core = TopicCore(
+            self.transport,
+            stream,
+            settings,
+            self.clock,
+            self.alarm,
+            self.settle_link,
+            self._watch,
+        )
         self._consumers.add(core)
+        close_at_exit(core)
         return core
 
     def drain(self) -> None:
@@ -255,13 +294,28 @@ class ClientCore:
             if self._closed:
                 return
             self._closed = True
-            links = [*self._links.values(), *self._producer_links]
+            gathers = [gather.link for gather in self._gathers.values()]
+            links = [*self._links.values(), *gathers, *self._other_links]
         for consumer in list(self._consumers):
             consumer.close()
         for link in links:
             link.close()
         self.alarm.stop()
         self.transport.close()
+
+
+def _crowded(
+    kept: OrderedDict[tuple[Any, ...], Kept], is_idle: Callable[[Kept], bool]
+) -> list[Kept]:
+    """Take out what is too much, those that are idle; whoever has one goes on with it."""
+    gone = []
+    for _ in range(len(kept) - LINKS_MAX):
+        key, one = kept.popitem(last=False)
+        if is_idle(one):
+            gone.append(one)
+        else:
+            kept[key] = one
+    return gone
 
 
 def _write_all(link_for: LinkFor, batches: Iterable[pa.RecordBatch]) -> list[Reply]:

@@ -23,6 +23,7 @@ from pyarrow import flight
 
 from dejaqueue.client.credentials import Tls, headers_of
 from dejaqueue.client.flight_errors import as_seen, error_of
+from dejaqueue.client.shared_streams import SharedStreams, SharedWriteChannel
 from dejaqueue.client.silence_watch import SilenceWatch
 from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
@@ -186,8 +187,22 @@ class FlightWriteChannel(_Stream):
         self._writer: flight.FlightStreamWriter | None = None
         self._reader: flight.FlightMetadataReader | None = None
 
-    def send(self, number: int, batch: pa.RecordBatch) -> Future[Reply]:
-        """Send a batch; its reply, or Unavailable if the stream breaks first."""
+    @property
+    def is_over(self) -> bool:
+        """Nothing can be sent any more."""
+        return self.closing or self.end is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """No reply is waited for."""
+        return not self.pending
+
+    def send(self, number: int, batch: pa.RecordBatch, address: bytes = b"") -> Future[Reply]:
+        """Send a batch; its reply, or Unavailable if the stream breaks first.
+
+        Args:
+            address: on a stream without a topic, where the batch goes (descriptors.Address).
+        """
         with self.mutex:
             reply = self.register(number)
             if reply.done() or self.closing:
@@ -203,7 +218,9 @@ class FlightWriteChannel(_Stream):
                         BadRequest("batch", "the schema that the stream began with", batch.schema)
                     )
                     return reply
-                self._writer.write_with_metadata(batch, number.to_bytes(4, "little"))  # type: ignore[union-attr]
+                self._writer.write_with_metadata(  # type: ignore[union-attr]
+                    batch, number.to_bytes(4, "little") + address
+                )
             except Exception as wrong:  # noqa: BLE001 - every failure is the future's
                 self._write_failed(number, error_of(wrong))
                 return reply
@@ -219,7 +236,7 @@ class FlightWriteChannel(_Stream):
         command = flight.FlightDescriptor.for_command(descriptors.encode(self._stream))
         self._schema = schema
         self._writer, self._reader = self._client.do_put(command, schema, self._options)
-        self.start(f"replies-{self._stream.topic}", self._read)
+        self.start(f"replies-{self._stream.topic or self._stream.op}", self._read)
 
     def _write_failed(self, number: int, error: DejaQError) -> None:
         """Under the mutex: the stream is dead, and fails all with its final status.
@@ -416,12 +433,14 @@ class FlightTransport:
         self._writes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
         self._consumes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
         self._headers = headers
+        self._follows = follows
         self._stream_options = flight.FlightCallOptions(headers=headers)
         self._call_options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX, headers=headers)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")
         self._streams: weakref.WeakSet[FlightWriteChannel | FlightConsumeChannel] = (
             weakref.WeakSet()
         )
+        self._shared = SharedStreams(self._open)
         self._mutex = threading.Lock()
         self._closed = False
         self._silence = SilenceWatch(self._write_streams, self._ask, _CLOCK)
@@ -441,12 +460,24 @@ class FlightTransport:
         if self._closed:
             raise Unavailable("the client is closed")
 
-    def open_write(self, stream: WriteStream) -> FlightWriteChannel:
-        """A stream of batches; it connects with its first batch, and errors are its reply's."""
+    def open_write(
+        self, stream: WriteStream, *, shared: bool = False
+    ) -> FlightWriteChannel | SharedWriteChannel:
+        """A stream of batches; it connects with its first batch, and errors are its reply's.
+
+        Args:
+            shared: with other topics, if the client follows: only a stream of one topic is passed
+                on to another broker.
+        """
         self._check_open()
-        channel = FlightWriteChannel(
-            self._writes, stream.check(), self._stream_options, self._silence.sent
-        )
+        checked = stream.check()
+        if shared and self._follows:
+            return SharedWriteChannel(self._shared, checked)
+        return self._open(checked)
+
+    def _open(self, stream: WriteStream) -> FlightWriteChannel:
+        self._check_open()
+        channel = FlightWriteChannel(self._writes, stream, self._stream_options, self._silence.sent)
         with self._mutex:
             self._streams.add(channel)
         return channel

@@ -17,6 +17,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from dejaqueue.client.connection_watch import ConnectionWatch
 from dejaqueue.client.transport import Transport, WriteChannel
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Elsewhere, InternalError, Unavailable
@@ -63,6 +64,8 @@ class WriteLink:
         window: batches on their way at most; `send` blocks when there are more.
         repeats: False = to do a batch twice is not the same as to do it once, and the broker would
             not notice: one that may have been carried out is not sent again, but Unavailable.
+        shared: its connections may carry batches of other links, too.
+        watch: is told when there is no broker, and when there is one again.
     """
 
     def __init__(
@@ -74,6 +77,8 @@ class WriteLink:
         retry_ms_max: int,
         window: int = 32,
         repeats: bool = True,
+        shared: bool = False,
+        watch: ConnectionWatch | None = None,
     ) -> None:
         self.stream = stream
         self.window = threading.Semaphore(window)
@@ -81,6 +86,8 @@ class WriteLink:
         self._clock = clock
         self._retry_us_max = retry_ms_max * 1000
         self._repeats = repeats
+        self._shared = shared
+        self._watch = watch if watch is not None else ConnectionWatch("", clock)
         self._order = threading.Lock()  # held while numbering and writing
         self._state = threading.Lock()  # held for moments only; replies take it
         self._waiting: dict[int, _Waiting] = {}
@@ -153,9 +160,9 @@ class WriteLink:
     def _open(self) -> tuple[WriteChannel | None, DejaQError | None]:
         """Under the order: a new channel, or why there can be none; (None, None) = try later."""
         try:
-            channel = self._transport.open_write(self.stream)
+            channel = self._transport.open_write(self.stream, shared=self._shared)
         except Unavailable as wrong:
-            self._wrong = wrong
+            self._lost(wrong)
             return None, None
         except DejaQError as wrong:
             return None, wrong
@@ -170,6 +177,7 @@ class WriteLink:
             wrong = answer.error
             if not isinstance(wrong, Unavailable):
                 self._failures = 0
+                self._watch.found(self, self.stream.topic)
                 if self._waiting.pop(waiting.number, None) is not None:
                     if wrong is None and self._is_ambiguous(waiting, answer):
                         waiting.answer.set_exception(
@@ -196,7 +204,7 @@ class WriteLink:
         elif isinstance(wrong, Unavailable):
             # Only the first failure on a channel counts: what follows is sent again with it.
             if was_current:
-                self._wrong = wrong
+                self._lost(wrong)
                 self._start_retrying()
             return
         # The broker ended the stream for a reason that sending again would not change.
@@ -204,6 +212,12 @@ class WriteLink:
             if not isinstance(wrong, DejaQError):
                 wrong = InternalError(f"a channel failed with {wrong!r}")
             waiting.answer.set_exception(wrong)
+
+    def _lost(self, wrong: Unavailable) -> None:
+        """There is no broker for the moment; one that says who serves the topic now is there."""
+        self._wrong = wrong
+        if not isinstance(wrong, Elsewhere):
+            self._watch.lost(self, self.stream.topic, wrong)
 
     def _is_ambiguous(self, waiting: _Waiting, answer: Reply) -> bool:
         """True if NOT_FOUND or LEASED may be the doing of an earlier sending of the same batch.
@@ -305,6 +319,7 @@ class WriteLink:
             with self._state:
                 channel, self._channel = self._channel, None
                 dropped, self._dropped = self._dropped, []
+        self._watch.forget(self)
         self._stop.ring()
         self._fail_all(Unavailable("the client is closed"))
         for left in [*dropped, *([channel] if channel is not None else [])]:

@@ -22,7 +22,7 @@ from dejaqueue.client.shards.calls import ShardCalls
 from dejaqueue.client.shards.writing import ShardedWriteChannel
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
-from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable, no_transactions
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
 from dejaqueue.model import Topic, shard_name, topic_of
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Pong, Reply
@@ -151,17 +151,16 @@ class RoutedTransport:
 
     # --- streams ------------------------------------------------------------------------------
 
-    def open_write(self, stream: WriteStream) -> WriteChannel:
-        """A stream of batches to the broker of its topic. Raises Unavailable, BadRequest."""
+    def open_write(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
+        """A stream of batches to the broker of its topic; `shared` with others to that broker.
+        Raises Unavailable, BadRequest."""
         spread = self._spreads.get(stream.topic, 1)
         if spread > 1:
             return self._open_sharded(stream)
-        return self._open_one(stream)
+        return self._open_one(stream, shared=shared)
 
     def _open_sharded(self, stream: WriteStream) -> WriteChannel:
         """A stream to all shards of a topic."""
-        if stream.transaction:
-            raise no_transactions(stream.topic)
         answer = self.action("describe_topic", {"name": stream.topic}).result()
         # How far ahead a message may be due is for the brokers' clocks to say.
         topic = replace(Topic.from_answer(answer), max_delay_ms=0)
@@ -169,13 +168,13 @@ class RoutedTransport:
             return self._open_one(stream)
         return ShardedWriteChannel(stream, topic, self._open_one, SystemClock().now_ms)
 
-    def _open_one(self, stream: WriteStream) -> WriteChannel:
+    def _open_one(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
         url, transport = self._route(stream.topic)
 
         def learn(error: BaseException | None) -> None:
             self._learn(stream.topic, url, error)
 
-        return _RoutedWriteChannel(transport.open_write(stream), learn)
+        return _RoutedWriteChannel(transport.open_write(stream, shared=shared), learn)
 
     def open_consume(
         self,
@@ -245,7 +244,16 @@ class RoutedTransport:
         )
 
     def _one_action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        return self._call(_topic_of(body), lambda transport: transport.action(name, dict(body)))
+        return self._call(self._place_of(body), lambda other: other.action(name, dict(body)))
+
+    def _place_of(self, body: dict[str, Any]) -> str:
+        """The topic that a call is about, or the shard: that with the home of a transaction."""
+        topic = _topic_of(body)
+        spread = self._spreads.get(topic, 1)
+        if spread == 1 or "topic" in body or "transaction" not in body:
+            return topic
+        partition = str(body["transaction"]).split("/")[1]
+        return shard_name(topic, int(partition) % spread, spread) if partition.isdigit() else topic
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
         """Rows without leasing, by a JSON ticket."""

@@ -25,7 +25,7 @@ from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of
 from dejaqueue.client.sending.sent import result_of
 from dejaqueue.errors import BadRequest, DejaQError, Refused
-from dejaqueue.model import RowStatus, check_topic_name
+from dejaqueue.model import RowStatus, check_topic_name, topic_of
 from dejaqueue.schema import messages as schemas
 from dejaqueue.wire.frames import Reply
 
@@ -68,7 +68,7 @@ class TransactionCore:
         parts = [_rows_of(one) for one in several]
         statuses = np.zeros(sum(len(rows.ids) for _, rows in parts), dtype=np.uint8)
         with self._mutex:
-            for topic in dict.fromkeys(core.stream.topic for core, _ in parts):
+            for topic in dict.fromkeys(topic_of(core.stream.topic) for core, _ in parts):
                 self._ack_of(topic, parts, statuses)
         settled = Settled(statuses)
         settled.raise_for_status()
@@ -82,7 +82,7 @@ class TransactionCore:
     ) -> None:
         """Stage the acks of one topic; writes their statuses."""
         ends = np.cumsum([len(rows.ids) for _, rows in parts]).tolist()
-        mine = [at for at, (core, _) in enumerate(parts) if core.stream.topic == topic]
+        mine = [at for at, (core, _) in enumerate(parts) if topic_of(core.stream.topic) == topic]
         rows = [parts[at][1] for at in mine]
         batch = pa.RecordBatch.from_arrays(
             [

@@ -74,8 +74,12 @@ class Transport(Protocol):
 
     shares_clock: bool
 
-    def open_write(self, stream: WriteStream) -> WriteChannel:
-        """Open a stream of batches. Raises Unavailable, BadRequest."""
+    def open_write(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
+        """Open a stream of batches. Raises Unavailable, BadRequest.
+
+        Args:
+            shared: it may be one with those of other topics and producers.
+        """
         ...
 
     def open_consume(

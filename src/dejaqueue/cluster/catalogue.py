@@ -23,7 +23,7 @@ from dejaqueue.catalogue.changes import Change, ClosedTopic, DeletedTopic, Delet
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog, Plan
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.coordinator.interface import Coordinator
-from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable, no_transactions
+from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
 
@@ -91,14 +91,6 @@ class ClusterCatalogue(JournalCatalogue):
         self.read()
         if self.number(name) != number:
             raise TopicUnknown(name)
-
-    def has_partition(self, name: str, partition: int) -> bool:
-        """See Catalogue.has_partition. Decisions are not told to shards."""
-        is_there = super().has_partition(name, partition)  # reads if it must
-        topic = self.find(name)
-        if topic is not None and topic.spread > 1:
-            raise no_transactions(name)
-        return is_there
 
     def journals(self, name: str) -> str:
         """What the topic is called in the store of its journals."""

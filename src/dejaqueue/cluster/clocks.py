@@ -11,7 +11,9 @@ one has come that has not compared yet, which takes nothing until then.
 Room: cluster. Called by the node's rounds; reads no clock but those it is given.
 Holds: a clock is called apart only if it is for certain, by more than so much; who is right is what
 most brokers say, and of two that differ the one that was there first; who was apart stays so until
-somebody agrees; who comes takes nothing before it has compared, but for those who do not answer.
+somebody agrees; who comes takes nothing before it has compared, but for those who do not answer. A
+process that never agreed with anybody waits for those that were there before it, too: the first one
+after the coordinator was away may be the only one whose clock is wrong.
 See: node.py; clock.py for jumps that a broker sees by itself; ADR 0026.
 """
 
@@ -77,6 +79,10 @@ class Bounds:
         return max(self.least_us, 0) or min(self.most_us, 0)
 
 
+def _somebody_agrees(bounds: Iterable[Bounds | None], limit_us: int) -> bool:
+    return any(b is not None and abs(b.least_us) <= limit_us >= abs(b.most_us) for b in bounds)
+
+
 class ClockComparison:
     """What one broker knows of the clocks of the others.
 
@@ -102,6 +108,8 @@ class ClockComparison:
         self._dice = random.Random(node)  # not for secrets: looks must not go in step
         self._apart_us = 0
         self._begun_us = 0
+        self._has_agreed = False
+        """In this process, whose clock is watched since then."""
 
     @property
     def next_us(self) -> int:
@@ -133,22 +141,28 @@ class ClockComparison:
         comparing = member.comparing and not self._has_compared(joined, limit_us)
         if comparing or any(Member.of(fact).comparing for fact in facts):
             self._look_soon()
-        leaving = abs(apart_us) > settings.apart_ms_max * 1_000
-        if (apart_us != 0, leaving) != (member.apart, member.leaving):
+        # Who still compares is not counted out: of three that come one after the other the first
+        # may be wrong, and the last agree with the second.
+        apart = apart_us != 0 and not comparing
+        leaving = apart and abs(apart_us) > settings.apart_ms_max * 1_000
+        if (apart, leaving) != (member.apart, member.leaving):
             news.clock_apart(self._node, apart_us, lets_go=leaving)
-        apart = apart_us != 0
+        self._has_agreed |= not (comparing or apart)
         return replace(member, comparing=comparing, apart=apart, leaving=leaving, apart_us=apart_us)
 
     def _has_compared(self, joined: Iterable[str], limit_us: int) -> bool:
         """Whether the clock of each other one is known, or has been waited for long enough.
 
         Who died without a word is a member for as long as its lease, so that is long enough; and
-        each broker that goes its rounds has written twice by then.
+        each broker that goes its rounds has written twice by then. While nobody agrees, that holds
+        for those that are no members, too, and left a stamp.
         """
         well_us = _well_us(limit_us)
-        unknown = [
-            node for node in joined if node != self._node and not self._is_known(node, well_us)
-        ]
+        bounds = self.bounds()
+        others = set(joined) - {self._node}
+        unknown = {node for node in others if not self._is_known(node, well_us)}
+        if not self._has_agreed and not _somebody_agrees(map(bounds.get, others), limit_us):
+            unknown |= set(self._written) - others
         wait_us = max(self._lease_us, 2 * EXCHANGE_MS_MAX * 1_000)
         if unknown and self._elapsed.now_us() < self._begun_us + wait_us:
             return False
@@ -207,7 +221,8 @@ class ClockComparison:
 
         Args:
             facts: of members.
-            own: this broker's, whether it has joined or not; who is to come is the last.
+            own: this broker's, whether it has joined or not; who is to come is the last, if it was
+                not there before.
         """
         found = {}
         for fact in facts:
@@ -216,7 +231,7 @@ class ClockComparison:
             session = own.session if member.node == self._node else session
             if not member.apart and member.session == session:
                 found[member.node] = member.place or fact.revision
-        found.setdefault(self._node, limits.INSTANT_MS_MAX)
+        found.setdefault(self._node, own.place or limits.INSTANT_MS_MAX)
         return found
 
     def apart_us(self, joined: Mapping[str, int], limit_us: int) -> int:
@@ -231,7 +246,7 @@ class ClockComparison:
         bounds = self.bounds()
         others = {node: bounds[node] for node in joined if node in bounds}
         apart = {n: b.apart_us for n, b in others.items() if abs(b.apart_us) > limit_us}
-        agrees = any(abs(b.least_us) <= limit_us >= abs(b.most_us) for b in others.values())
+        agrees = _somebody_agrees(others.values(), limit_us)
         first = min(joined, key=lambda node: joined[node], default=self._node)
         is_half = 2 * len(apart) == len(joined)
         if 2 * len(apart) > len(joined) or (is_half and first in apart):

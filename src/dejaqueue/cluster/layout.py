@@ -19,14 +19,15 @@ class Layout:
         version: of the catalogue that it is by; -1 = of none.
 
     Attributes:
-        names: what is to be served of each slot though nobody asks: what was used, and is there.
+        names: what is to be served of each slot though nobody asks, in the order of the catalogue:
+            what was used, and is there.
     """
 
     def __init__(
         self, placed: Mapping[str, PlacedTopic] | None = None, slots: int = 1, version: int = -1
     ) -> None:
         self.version = version
-        self.names: dict[int, set[str]] = {}
+        self.names: dict[int, list[str]] = {}
         self._placed = {} if placed is None else placed
         self._slots = slots
         self._slot_of: dict[str, int] = {}
@@ -38,7 +39,7 @@ class Layout:
         made = cls(catalogue.placed(), slots, version)
         for row in catalogue.rows():
             for name in row.topic.shards if row.is_used else ():
-                made.names.setdefault(made.slot(name), set()).add(name)
+                made.names.setdefault(made.slot(name), []).append(name)
         return made
 
     def slot(self, name: str) -> int:

@@ -41,7 +41,7 @@ class Member:
         apart_us: by how much it does for certain, ahead is positive.
         short: the disk of the server beside it has too little room: producers wait everywhere.
         place: the revision of its fact when it joined, which rises from one to the next; 0 = the
-            fact is still that one.
+            fact is still that one. A process whose membership had ended keeps its place.
     """
 
     node: str
@@ -107,6 +107,7 @@ class Membership:
     Attributes:
         member: what others see.
         valid_until_us: until when this broker may serve, unless it is renewed; 0 = it may not.
+        place: as `Member.place`, once it has joined.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Membership:
         self._coordinator = coordinator
         self._lease_ms = lease_ms
         self._clock = clock
-        self._place = 0
+        self.place = 0
         self._lock = lock or threading.Lock()
         """A renewal names the fact as it is: it must not be changed meanwhile."""
 
@@ -136,7 +137,7 @@ class Membership:
         began_us = self._clock.now_us()
         try:
             value = self.member.to_bytes()
-            self._place = self._coordinator.put(self.key, value, 0, ttl_ms=self._lease_ms)
+            place = self._coordinator.put(self.key, value, 0, ttl_ms=self._lease_ms)
         except Conflict:
             found = self._coordinator.get(self.key)
             if found is not None and Member.of(found).session != self.member.session:
@@ -147,9 +148,10 @@ class Membership:
             # Ours, by a call whose answer was lost: put again, so that it can be renewed.
             revision, ttl_ms = found.revision, self._lease_ms
             try:
-                self._place = self._coordinator.put(self.key, value, revision, ttl_ms=ttl_ms)
+                place = self._coordinator.put(self.key, value, revision, ttl_ms=ttl_ms)
             except Conflict:  # it vanished meanwhile: that answer took as long as the lease
                 raise Unavailable("membership changed meanwhile", 100) from None
+        self.place = self.member.place or place
         self._renewed(began_us)
 
     def join_within(self, wait_ms: int) -> None:
@@ -179,7 +181,7 @@ class Membership:
         """Have others see this of the same life. Raises Unavailable."""
         with self._lock:
             if self.is_valid():
-                member = replace(member, place=self._place)
+                member = replace(member, place=self.place)
                 self._coordinator.put(self.key, member.to_bytes(), ttl_ms=self._lease_ms)
                 self.member = member
 

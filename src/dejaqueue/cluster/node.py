@@ -16,10 +16,9 @@ See: ownership.py for what is decided in a round; ADR 0015.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from dejaqueue.access.key_ring import KeyRing
@@ -37,11 +36,13 @@ from dejaqueue.cluster.checking import Astray, check
 from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.disk import Disk, disks_of
+from dejaqueue.cluster.handing_over import HandOvers
 from dejaqueue.cluster.identity import agree
 from dejaqueue.cluster.layout import Layout
+from dejaqueue.cluster.leftovers import Leftovers
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import View, owners_of
-from dejaqueue.cluster.placement import dealt, slot_of, start_for
+from dejaqueue.cluster.placement import slot_of, start_for
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
@@ -62,7 +63,10 @@ REFRESH_MS = 10_000
 PLACED_SECONDS_MAX = 5.0
 SETTLED_SECONDS_MAX = 10.0
 """How long a call waits for a deletion, which goes on after that."""
-GIVEN_AT_ONCE = 8
+SETTLE_US = 1_000_000
+LEAVING_TRIES = 3
+LEAVE_SECONDS_MAX = 60.0
+"""A broker that is stopped ends after so long, whatever hangs."""
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -81,6 +85,7 @@ class Node:
 
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
+        on_join: called with the key of this broker's fact and its session when it has joined.
         astray: topics that the catalogue or the journals lack, as far as was last seen.
         clocks: how far those of other brokers are off.
         disk: of the server beside this broker; None = there is none.
@@ -107,11 +112,13 @@ class Node:
         self._keys = keys or SharedKeys(coordinator, lease_ms, self._clock)
         self._member = Member(name, "", "", "", __version__)
         self._membership: Membership | None = None
+        self._place = 0
         self._broker: Broker | None = None
         self._catalogue: ClusterCatalogue | None = None
         self._view = View({}, {})
         self.clocks = ClockComparison(name, coordinator, self._clock, lease_ms)
         self.on_gone: Callable[[str], None] = lambda url: None
+        self.on_join: Callable[[str, str], None] = lambda key, session: None
         self.disk: Disk | None = None
         self.care: Care | None = None
         self.astray: list[Astray] = []
@@ -119,20 +126,23 @@ class Node:
         self._slots = slots
         self._layout = Layout()
         self._claims = Claims(name, coordinator, self._where)
-        self._busy: set[str] = set()
-        """Topics whose journals are looked at or dropped just now."""
-        self._tidied: set[str] = set()
-        self._tidied_version = -1
+        self._leftovers = Leftovers(name, self._where, self._slot, self._see_topics)
         self._mine: dict[int, int] = {}
         """Slots that a round has found to be ours, with the revision of their facts."""
         self._looking: list[Wake] = []
         """Rung after each round, for calls that wait for its outcome."""
         self._round = Wake()
+        ring = self._round.ring
+        self._hand_overs = HandOvers(self._where, self._topics_of, self._release, ring)
         self._renewal = Wake()
         self._deadline = Wake()
-        self._stopping = False
+        self._leaving = self._stopping = False
         self._topics_changed = True
         self._refresh_us = 0
+        self._settled_us = 0
+        """Until then, after it has joined, this broker leaves others what was theirs. If all lost
+        their membership with the coordinator, all come back; if not, the first would take over
+        everything, and hand most of it back."""
         self._serving = self._where.lock()
         """Held where serving begins or a fence ends it, so that nothing begins after the fence."""
         self._threads: list[Running] = []
@@ -187,12 +197,13 @@ class Node:
             owner.http_url,
         )
 
-    def refusal(self, topic: str) -> DejaQError | None:
-        """Why journals of a topic must not be opened here now."""
+    def refusal(self, topic: str, *, begins: bool = False) -> DejaQError | None:
+        """Why journals of a topic must not be opened here now; see ClusterPort."""
         membership = self._membership
         if membership is None or not membership.is_valid():
             return Unavailable(f"node {self.name} has lost touch with the cluster", 100)
-        if self._slot(topic) not in self._mine:
+        slot = self._slot(topic)
+        if slot not in self._mine or (begins and self._hand_overs.is_closing(slot)):
             return self.elsewhere(topic)
         return None
 
@@ -305,7 +316,10 @@ class Node:
 
     def _join(self) -> None:
         url, http_url = self._member.url, self._member.http_url
-        self._member = Member(self.name, new_session(), url, http_url, __version__, comparing=True)
+        session, place = new_session(), self._place
+        self._member = Member(
+            self.name, session, url, http_url, __version__, comparing=True, place=place
+        )
         self.clocks.begin()
         self._member = self._with_clock(self._member, self.coordinator.list(members.PREFIX))
         lock = self._where.lock()
@@ -313,7 +327,9 @@ class Node:
         # What an earlier life of this node left vanishes by itself.
         membership.join_within(2 * self._lease_ms + 1_000)
         self.clocks.begin()  # waiting for an earlier life may have taken all the time there is
+        self._settled_us = self._clock.now_us() + min(self._lease_ms * 500, SETTLE_US)
         self._membership = membership
+        self.on_join(membership.key, self._member.session)
         log.info("node %s has joined the cluster at %s", self.name, self.coordinator.summary)
         if self._checker is not None:
             self._checker.join()
@@ -321,8 +337,12 @@ class Node:
 
     def stop(self) -> None:
         """Hand everything over and leave. Twice or before start is fine."""
-        if self._stopping:
+        if self._leaving:
             return
+        self._leaving = True
+        membership = self._membership
+        if membership is not None and membership.is_valid() and self._broker is not None:
+            self._hand_all_over(membership, self._broker)
         self._stopping = True
         for wake in (self._round, self._renewal, self._deadline):
             wake.ring()
@@ -331,21 +351,28 @@ class Node:
                 thread.join()
         for watch in self._watches:
             watch.close()
+        self._hand_overs.close()
         try:
-            if self._membership is not None and self._membership.is_valid():
-                self._hand_all_over(self._membership)
+            if membership is not None and membership.is_valid():
+                self.clocks.forget()
+                membership.leave()
         except DejaQError as error:
-            log.warning("node %s could not hand over: %s", self.name, error)
+            log.warning("node %s could not leave: %s", self.name, error)
         self.coordinator.close()
 
-    def _hand_all_over(self, membership: Membership) -> None:
-        leaving = replace(self._member, leaving=True)
-        self.coordinator.put(membership.key, leaving.to_bytes(), ttl_ms=self._lease_ms)
-        served = self._served()
-        for slot in list(self._mine):
-            self._let_go(slot, served.get(slot, ()))
-        self.clocks.forget()
-        membership.leave()
+    def _hand_all_over(self, membership: Membership, broker: Broker) -> None:
+        """Give up all slots, while the rounds go on and the membership is renewed."""
+        until_us = self._clock.now_us() + round(LEAVE_SECONDS_MAX * 1e6)
+        try:
+            membership.change(replace(membership.member, leaving=True))  # others may take them now
+        except DejaQError as error:
+            log.warning("node %s could not hand over: %s", self.name, error)
+            return
+        for _ in range(LEAVING_TRIES):  # a round that had begun before may claim some
+            self._hand_overs.begin(broker, dict(self._mine))
+            self._hand_overs.wait(max(0, until_us - self._clock.now_us()) / 1e6)
+        if self._mine:
+            log.warning("node %s leaves, though not all was handed over", self.name)
 
     # --- threads ------------------------------------------------------------------------------
 
@@ -354,7 +381,9 @@ class Node:
             membership = self._membership
             wait_ms = self._lease_ms // 4
             try:
-                if membership is None:
+                if membership is None and self._leaving:
+                    pass  # others have taken over
+                elif membership is None:
                     self._join()
                     self._deadline.ring()
                     self._round.ring()
@@ -382,11 +411,13 @@ class Node:
         log.error("node %s stops serving: its membership was not renewed in time", self.name)
         assert self._broker is not None
         with self._serving:
+            # Whose clock was right was there before whoever comes before it is back.
+            if self._membership is not None:
+                self._place = self._membership.place if self._member.takes else 0
             self._membership = None
             self._mine = {}
             served = [runtime.served_as for runtime in self._broker.runtimes()]
-        for name in served:
-            self._broker.give(name, drain=False)
+        self._hand_overs.drop(self._broker, served)
         self._renewal.ring()
 
     def _go_rounds(self) -> None:
@@ -407,6 +438,7 @@ class Node:
         here = {member.url for member in living.values()}
         for member in self._view.members.values():
             if member.url not in here and member.node != self.name:
+                log.info("node %s is gone", member.node)
                 self.on_gone(member.url)
 
     # --- a round ------------------------------------------------------------------------------
@@ -435,13 +467,21 @@ class Node:
             return ROUND_MS
         self._say_how_it_is(membership, facts)
         living[self.name] = membership.member
+        self._hand_overs.look_again()
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
-        plan, served = ownership.plan(self.name, session, self._view, self._slots), self._served()
+        waits = self._clock.now_us() < self._settled_us
+        plan = ownership.plan(self.name, session, self._view, self._slots, waits=waits)
+        served = self._served()
         for slot in plan.drop:
-            self._stop_serving(slot, served.pop(slot, ()), drain=False)
-        mine = [*plan.keep, *self._claims.claim_all(plan.claim, session, self._view.owners)]
+            self._mine.pop(slot, None)
+        dropped = [name for slot in plan.drop for name in served.pop(slot, ())]
+        self._hand_overs.drop(broker, dropped)
+        taken = self._claims.claim_all(plan.claim, session, self._view.owners)
+        if taken:
+            log.info("node %s has taken %d slots over", self.name, len(taken))
+        mine = [slot for slot in (*plan.keep, *taken) if not self._is_given(slot)]
         if any(slot not in self._mine for slot in mine):
             # Whoever had them may have served by changes that nobody has told here yet.
             self._read_catalogue(catalogue, broker)
@@ -449,18 +489,21 @@ class Node:
             if self._membership is not membership or not membership.is_valid():
                 return ROUND_MS
             names = self._laid_out().names
-            for slot in mine:
+            for slot in [slot for slot in mine if not self._is_given(slot)]:  # since a moment ago
                 self._mine[slot] = self._view.owners[slot].revision
-                for name in names.get(slot, set()).difference(served.get(slot, ())):
+                here = served.get(slot, ())
+                for name in [name for name in names.get(slot, ()) if name not in here]:
                     broker.take(name)
-        is_left = self._let_deleted_go(catalogue, {*mine, *plan.hand_over})
-        for slot in plan.hand_over:
-            self._mine[slot] = self._view.owners[slot].revision
-            self._let_go(slot, self._served().get(slot, ()))
-        self._bury(catalogue)
+            on_hand = [slot for slot in plan.hand_over if not self._is_given(slot)]
+            given = {slot: self._view.owners[slot].revision for slot in on_hand}
+            self._mine |= given
+        is_left = self._leftovers.let_go(broker, catalogue, {*mine, *given})
+        self._hand_overs.begin(broker, given)
+        staying = [member.node for member in living.values() if not member.leaving]
+        self._leftovers.bury(broker, catalogue, staying, self._slots)
         for bell in list(self._looking):
             bell.ring()
-        if len(mine) < len(plan.keep) + len(plan.claim) or not is_left:
+        if len(taken) < len(plan.claim) or not is_left or waits:
             return AGAIN_MS
         look_ms = (self.clocks.next_us - self._clock.now_us()) // 1_000
         return max(AGAIN_MS, min(ROUND_MS, look_ms))
@@ -479,7 +522,8 @@ class Node:
         to send nothing while the disk of its server is short."""
         before = membership.member
         after = self._with_clock(before, facts)
-        after = replace(after, short=self.disk is not None and self.disk.is_short)
+        is_short = self.disk is not None and self.disk.is_short
+        after = replace(after, short=is_short, leaving=self._leaving)
         said = (before.comparing, before.apart, before.leaving, before.short)
         if (after.comparing, after.apart, after.leaving, after.short) != said:
             membership.change(after)
@@ -511,80 +555,19 @@ class Node:
             served.setdefault(self._slot(runtime.served_as), []).append(runtime.served_as)
         return served
 
-    # --- topics that are deleted ----------------------------------------------------------------
+    # --- giving ---------------------------------------------------------------------------------
 
-    def _apart(self, topic: str, call: Callable[[], None]) -> None:
-        """Do one thing at a time with journals of a topic, beside the rounds: it may hang."""
-        if topic in self._busy:
-            return
-        self._busy.add(topic)
+    def _topics_of(self, slot: int) -> list[str]:
+        return self._served().get(slot, [])
 
-        def run() -> None:
-            try:
-                call()
-            except DejaQError as error:
-                log.warning("what is left of topic %s stays for now: %s", topic, error)
-            finally:
-                self._busy.discard(topic)
-                self._see_topics()
+    def _is_given(self, slot: int) -> bool:
+        return self._hand_overs.has(slot, self._view.owners[slot].revision)
 
-        self._where.start("dejaq-bury", run)
-
-    def _let_deleted_go(self, catalogue: ClusterCatalogue, mine: set[int]) -> bool:
-        """Say of topics that are being deleted that they are let go of; False: one is not yet.
-
-        Whoever owns the slot says so. A broker that believes so still, and sleeps, is kept out by
-        an epoch before.
-        """
-        assert self._broker is not None
-        all_left = True
-        for topic in catalogue.leaving():
-            row = catalogue.row_of(topic)
-            shards = () if row is None else row.waits
-            here = [name for name in shards if self._slot(name) in mine]
-            if row is None or not here:
-                continue
-            if all(self._broker.has_let_go(name) for name in here):
-                self._apart(topic, partial(catalogue.let_go, row, here))
-            else:
-                all_left = False
-        return all_left
-
-    def _bury(self, catalogue: ClusterCatalogue) -> None:
-        """Drop the journals of topics that everybody has let go of: one broker does, any may."""
-        assert self._broker is not None
-        staying = [member.node for member in self._view.members.values() if not member.leaving]
-        buriers = dealt(staying, self._slots)
-        for topic in catalogue.leaving():
-            row = catalogue.row_of(topic)
-            if row is None or row.waits:
-                continue
-            if buriers and buriers[self._slot(topic)] == self.name:
-                self._apart(topic, partial(catalogue.bury, row))
-        version = catalogue.version
-        if version != self._tidied_version:
-            words = catalogue.words()
-            if self._tidied - words:
-                self._broker.store.tidy(words)
-            self._tidied, self._tidied_version = words, version
-
-    # --- taking and giving ----------------------------------------------------------------------
-
-    def _let_go(self, slot: int, names: Collection[str]) -> None:
-        """Finish what waits and serve a slot no more, then say so."""
-        revision = self._mine.get(slot)
-        self._stop_serving(slot, names, drain=True)
+    def _release(self, slot: int, revision: int) -> None:
+        """Say that a slot is nobody's. Raises Unavailable."""
+        with self._serving:
+            if self._mine.get(slot) == revision:
+                del self._mine[slot]
         owner = self._view.owners.get(slot)
-        if owner is not None and revision is not None:
+        if owner is not None:
             self._claims.release(slot, owner, revision)
-
-    def _stop_serving(self, slot: int, names: Collection[str], *, drain: bool) -> None:
-        assert self._broker is not None
-        give = partial(self._broker.give, drain=drain)
-        if drain and len(names) > 1:  # each waits for its journals
-            with self._where.executor("dejaq-give", min(GIVEN_AT_ONCE, len(names))) as threads:
-                list(threads.map(give, names))
-        else:
-            for name in names:
-                give(name)
-        self._mine.pop(slot, None)

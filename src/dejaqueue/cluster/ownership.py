@@ -88,8 +88,12 @@ class Plan:
     drop: list[int] = field(default_factory=list)
 
 
-def plan(node: str, session: str, view: View, slots: int) -> Plan:
-    """What a broker should do about each slot; each is in one list."""
+def plan(node: str, session: str, view: View, slots: int, *, waits: bool = False) -> Plan:
+    """What a broker should do about each slot; each is in one list.
+
+    Args:
+        waits: it claims nothing that another node had last: that may be about to come back, too.
+    """
     made = Plan()
     members = [member for member in view.members.values() if not member.leaving]
     wanted = dealt((member.node for member in members if member.takes), slots)
@@ -99,6 +103,8 @@ def plan(node: str, session: str, view: View, slots: int) -> Plan:
         owner = view.owners.get(slot)
         if owner is not None and owner.session == session:
             (made.keep if not kept or kept[slot] == node else made.hand_over).append(slot)
+        elif waits and owner is not None and owner.node not in ("", node):
+            made.drop.append(slot)
         elif view.living_owner(slot) is None and wanted and wanted[slot] == node:
             made.claim.append(slot)
         else:

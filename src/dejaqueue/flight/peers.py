@@ -3,7 +3,7 @@
 Room: flight. Knows addresses, no topics.
 Holds: a broker that hangs keeps nobody waiting who speaks to another one; what is said carries the
 cluster's own key, so that it needs no client's.
-See: broker/transactions/peers.py (the port); docs/guides/security.md.
+See: broker/topic/peers.py (the port); docs/guides/security.md.
 """
 
 from __future__ import annotations

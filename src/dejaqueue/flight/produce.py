@@ -22,6 +22,7 @@ from dejaqueue.broker.streams import ReplyTo, Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, ResourceExhausted
 from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedTarget
+from dejaqueue.flight.topic_writers import Submit, TopicWriters
 from dejaqueue.schema.arrival import check_arrival
 from dejaqueue.wire import frames
 from dejaqueue.wire.descriptors import WriteStream
@@ -88,7 +89,7 @@ def unreadable(wrong: Exception) -> DejaQError:
 
 
 def serve_writer(
-    target: Writer | ShardedTarget,
+    target: Writer | ShardedTarget | TopicWriters,
     stream: WriteStream,
     reader: flight.MetadataRecordBatchReader,
     writer: flight.FlightMetadataWriter,
@@ -126,10 +127,17 @@ def serve_writer(
             counted += 1
             if chunk.data is None:
                 raise BadRequest("batch", "a record batch", "metadata alone")
-            number = counted if chunk.app_metadata is None else number_of(chunk.app_metadata)
+            number = counted
+            submit: Submit
+            if isinstance(target, TopicWriters):
+                number, submit = target.addressed(chunk.app_metadata)
+            else:
+                submit = target.submit
+                if chunk.app_metadata is not None:
+                    number = number_of(chunk.app_metadata)
             if wants_replies:
                 replies.expect()
-            _submit(target, stream, number, chunk.data, replies, opening.account)
+            _submit(submit, stream, number, chunk.data, replies, opening.account)
     finally:
         replies.finish()
         opening.closing()
@@ -144,7 +152,7 @@ def number_of(metadata: pa.Buffer) -> int:
 
 
 def _submit(
-    target: Writer | ShardedTarget,
+    submit: Submit,
     stream: WriteStream,
     number: int,
     batch: pa.RecordBatch,
@@ -168,13 +176,15 @@ def _submit(
     except BadRequest as malformed:
         if wants_replies:
             replies.put(Reply(number, batch.num_rows, error=malformed))
+        if not stream.topic:
+            return  # of a stream with many topics, the others go on
         raise
     except Exception as wrong:
         if wants_replies:
             replies.put(_reply_to_bug(number, batch, wrong))
         raise
     try:
-        target.submit(number, batch, reply_to)
+        submit(number, batch, reply_to)
     except Exception as wrong:
         if wants_replies:
             reply_to(_reply_to_bug(number, batch, wrong))

@@ -21,9 +21,11 @@ from dejaqueue import limits
 from dejaqueue.access import administration, audit, rules
 from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.quotas import Opening
 from dejaqueue.access.roles import Principal
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.streams import Writer
 from dejaqueue.client.flight_transport import flight_location
 from dejaqueue.errors import BadRequest, Elsewhere
 from dejaqueue.flight.bounds import OpenStreams, bounded
@@ -44,6 +46,7 @@ from dejaqueue.flight.generations import Generations
 from dejaqueue.flight.peers import FlightPeers
 from dejaqueue.flight.produce import serve_writer
 from dejaqueue.flight.sharded import ShardedBrokers
+from dejaqueue.flight.topic_writers import TopicWriters
 from dejaqueue.model import Topic
 from dejaqueue.schema.messages import SEND
 from dejaqueue.wire import descriptors
@@ -195,9 +198,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             caller = caller_of(context)
             with self._broker.quotas.opening(caller, context.peer()) as opening, self._open_streams:
                 stream = descriptors.decode(WriteStream, descriptor.command)
+                check = partial(self._gate.check, caller)
+                if not stream.topic:
+                    open_writer = partial(self._open_write, caller, context.peer(), opening)
+                    writers = TopicWriters(stream, open_writer, self._broker.is_served_by)
+                    serve_writer(writers, stream, reader, writer, opening, check)
+                    return
                 with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
                     sender = rules.require_write(caller, stream)
-                check = partial(self._gate.check, caller)
                 try:
                     target = self._broker.open_write(stream, sender, opening.account)
                 except Elsewhere as other:
@@ -214,6 +222,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                     )
                     return
                 serve_writer(target, stream, reader, writer, opening, check)
+
+    def _open_write(
+        self, caller: Principal, peer: str, opening: Opening, stream: WriteStream
+    ) -> Writer:
+        """A writer for batches of one topic, on a stream without one. Raises Elsewhere, too: what
+        another broker serves is not passed on batch by batch."""
+        with audit.recorded(caller.name, peer, stream.op, stream.topic):
+            sender = rules.require_write(caller, stream)
+        return self._broker.open_write(stream, sender, opening.account)
 
     def do_exchange(
         self,

@@ -177,7 +177,7 @@ class ShardedBroker:
         self, stream: WriteStream, _sender: Sender = NOBODY, _account: Account | None = None
     ) -> ShardedTarget:
         """A stream of batches that others share, and nobody has to close. Whose it is the shards
-        see for themselves, by the caller's key; transactions, which quotas count, it takes none."""
+        see for themselves, by the caller's key, and count it for its quotas."""
         self._learn(stream.topic)
         crowded = None
         with self._lock:
@@ -324,8 +324,19 @@ class ShardedTarget:
         again = isinstance(error, Elsewhere) or (self._is_known and isinstance(error, Unavailable))
         if again and self._clock.now_us() < sending.until_us:
             self._alarm.after(AGAIN_MS, partial(self._send_apart, sending))
-        elif self._stream.acks != "none":
+            return
+        if self._stream.acks != "none":
             sending.reply(_reply_to(sending, found))
+        if self._stream.transaction and self._apart is not None:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Close what nobody would: few batches follow in the same transaction, and then none."""
+        with self._lock:
+            left = {} if self._under_way else self._channels
+            self._channels = self._channels if self._under_way else {}
+        for channel in left.values():
+            threading.Thread(target=channel.close, name="dejaq-shards", daemon=True).start()
 
     def _send_apart(self, sending: _Sending) -> None:
         """On a thread that may wait."""

@@ -9,6 +9,7 @@ See: sharded.py; client/shards/consuming.py, which does this for our own clients
 from __future__ import annotations
 
 import threading
+import uuid
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -54,7 +55,7 @@ class ShardedSession:
     ) -> None:
         self._transport = transport
         # What is leased ahead is held by the consumer's clock, which knows one broker's.
-        self._options = replace(options, holds=False)
+        self._options = replace(options, holds=False, consumer_id=uuid.uuid4().hex)
         self._spread = spread
         self._sink = sink
         self._clock = clock

@@ -16,7 +16,9 @@
         64   32 params        i64 x 4
         96   40 directory     per column of TEXT_COLUMNS: u32 offset of the offsets buffer, u32
                               offset of the data buffer, from the entry's start; 0, 0 = absent
-       136   16 reserved      zero
+       136    8 partition     u64  the number of the partition that it is of, where several share
+                              a log (segments/log.py); else zero
+       144    8 local         u64  its position within that partition; else zero
        152    8 checksum      u64  xxh3_64 of the bytes 0 to 151 and of the body
        160    … body          int columns (i64 x rows each); extra; per text column offsets
                               (i32 x rows + 1, from 0) and data; each padded to 8 with zeros
@@ -34,6 +36,7 @@ import sys
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from dejaqueue import limits
@@ -56,12 +59,15 @@ ENTRY_BYTES_MAX: Final = (1 << 31) - 8
 JOINED_BYTES_MAX: Final = 1 << 15
 """Up to this size one joined copy is cheaper than many buffers (measured: 6 µs less per entry)."""
 
-_HEADER = struct.Struct("<IHHQQqQQIIII4q10I16xQ")
+_HEADER = struct.Struct("<IHHQQqQQIIII4q10IQQ")
+"""Without the checksum that ends it."""
 _FACTS = struct.Struct("<IHHQQqQQIIII")
+_OWNER = struct.Struct("<QQ")
+_OWNER_OFFSET: Final = 136
 _CHECKSUM = struct.Struct("<Q")
 _PADDING = tuple(bytes(count) for count in range(8))
 
-assert _HEADER.size == HEADER_BYTES
+assert _HEADER.size + _CHECKSUM.size == HEADER_BYTES
 assert limits.BATCH_BYTES_MAX < ENTRY_BYTES_MAX
 
 Piece: TypeAlias = bytes | memoryview
@@ -123,16 +129,21 @@ def _bytes_of(column: object) -> Piece:
     return view.cast("B") if view.nbytes else b""
 
 
+def _fit(offsets: npt.NDArray[np.int32], rows: int, byte_count: int) -> bool:
+    """Whether offsets are those of so many texts that lie one after the other in so many bytes."""
+    if len(offsets) != rows + 1 or offsets.item(0) or not 0 <= offsets.item(rows) <= byte_count:
+        return False
+    return rows < 2 or not (offsets[1:] < offsets[:-1]).any()  # one has been looked at
+
+
 def _add_text(pieces: list[Piece], text: TextColumn, rows: int, at: int) -> tuple[int, int, int]:
     """Append a text column; return the offsets of its two buffers, and the offset after it."""
     offsets = np.ascontiguousarray(text.offsets, dtype="<i4")
     content = _bytes_of(text.data)
-    if len(offsets) != rows + 1 or offsets[0] != 0 or offsets[-1] > len(content):
+    if not _fit(offsets, rows, len(content)):
         raise InternalError("a text column's offsets do not fit its rows and data")
-    if (offsets[1:] < offsets[:-1]).any():
-        raise InternalError("a text column's offsets go back")
     data_at = _add(pieces, _bytes_of(offsets), at)
-    end = _add(pieces, content[: int(offsets[-1])], data_at)
+    end = _add(pieces, content[: offsets.item(rows)], data_at)
     return at, data_at, end
 
 
@@ -146,20 +157,26 @@ def check_entry(entry: Entry) -> None:
         if not -(1 << 63) <= number < 1 << 63:
             raise BadRequest("number", "64 bits with a sign", number)
     for name, text in entry.texts.items():
-        offsets = text.offsets
-        fits = len(offsets) == entry.rows + 1 and offsets[0] == 0
-        if not fits or offsets[-1] > len(text.data) or (offsets[1:] < offsets[:-1]).any():
+        if not _fit(text.offsets, entry.rows, len(text.data)):
             raise BadRequest(name, "texts that lie in their buffer, in order", "others")
     _check_sizes(entry, 0)
 
 
-def encode(entry: Entry, position: int, epoch: int, previous: int, after: int) -> Encoded:
+def encode(
+    entry: Entry,
+    position: int,
+    epoch: int,
+    previous: int,
+    after: int,
+    owner: tuple[int, int] = (0, 0),
+) -> Encoded:
     """The bytes of an entry that is to stand at `position`.
 
     Args:
         previous: checksum of the entry before, 0 for the first.
         after: the tail before the append that writes it; recovery tells a torn append from damage
             by it (segments/recovery.py).
+        owner: the number of its partition and its position there, in a log of several.
 
     Raises:
         BadRequest: too large. InternalError: columns of different lengths.
@@ -167,7 +184,7 @@ def encode(entry: Entry, position: int, epoch: int, previous: int, after: int) -
     Cost: no copy of columns larger than JOINED_BYTES_MAX in all.
     """
     rows = entry.rows
-    pieces: list[Piece] = [b""]
+    pieces: list[Piece] = []
     at = HEADER_BYTES
     for column in entry.ints:
         values = np.ascontiguousarray(column, dtype="<i8")
@@ -182,16 +199,19 @@ def encode(entry: Entry, position: int, epoch: int, previous: int, after: int) -
             directory[2 * place], directory[2 * place + 1], at = _add_text(pieces, text, rows, at)
     _check_sizes(entry, at)
     # fmt: off
-    header = bytearray(_HEADER.pack(
+    head = _HEADER.pack(
         MAGIC, VERSION, entry.kind, position, epoch, entry.now_ms, after, previous,
-        at - HEADER_BYTES, rows, len(entry.ints), len(entry.extra), *entry.params, *directory, 0,
-    ))
+        at - HEADER_BYTES, rows, len(entry.ints), len(entry.extra), *entry.params, *directory,
+        *owner,
+    )
     # fmt: on
+    state = xxhash.xxh3_64(head)
+    for piece in pieces:
+        state.update(piece)
+    checksum = state.intdigest()
+    pieces.insert(0, head + _CHECKSUM.pack(checksum))
     if at <= JOINED_BYTES_MAX:
-        pieces = [b"", b"".join(pieces)]
-    checksum = _checksum(memoryview(header)[:CHECKSUM_OFFSET], pieces)
-    _CHECKSUM.pack_into(header, CHECKSUM_OFFSET, checksum)
-    pieces[0] = bytes(header)
+        pieces = [b"".join(pieces)]
     return Encoded(pieces, at, checksum)
 
 
@@ -202,14 +222,6 @@ def _check_sizes(entry: Entry, byte_count: int) -> None:
         raise BadRequest("batch", f"at most {limits.BATCH_ROWS_MAX} rows", entry.rows)
     if len(entry.ints) > INT_COLUMNS_MAX or not entry.texts.keys() <= set(TEXT_COLUMNS):
         raise InternalError("an entry has at most 8 int columns, and texts of TEXT_COLUMNS")
-
-
-def _checksum(head: Piece, pieces: list[Piece]) -> int:
-    state = xxhash.xxh3_64(head)
-    for piece in pieces:
-        if len(piece):
-            state.update(piece)
-    return state.intdigest()
 
 
 def peek(view: memoryview, at: int) -> Head | None:
@@ -231,6 +243,12 @@ def verify(view: memoryview, at: int, head: Head) -> int | None:
     state.update(view[at + HEADER_BYTES : at + HEADER_BYTES + head.body_bytes])
     checksum = state.intdigest()
     return checksum if stored_checksum(view, at) == checksum else None
+
+
+def owner_of(view: memoryview, at: int) -> tuple[int, int]:
+    """Of the entry at offset `at`: the number of its partition, and its position there."""
+    number, local = _OWNER.unpack_from(view, at + _OWNER_OFFSET)
+    return number, local
 
 
 def stored_checksum(view: memoryview, at: int) -> int:

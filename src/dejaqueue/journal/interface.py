@@ -37,11 +37,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from dejaqueue.errors import DejaQError, InternalError
 
 Int64s = npt.NDArray[np.int64]
 
@@ -50,6 +52,10 @@ TEXT_COLUMNS = ("key", "group", "tags", "headers", "payload")
 
 `tags` and `headers` are packed texts (see schema/packing.py), so that every one is a flat column.
 """
+
+
+OWN_PREFIX = "="
+"""Journals whose names begin so are the broker's own; no topic can be called so."""
 
 
 class EntryKind(IntEnum):
@@ -146,6 +152,35 @@ class Snapshot:
     files: tuple[str, ...]
 
 
+@dataclass(slots=True, eq=False)
+class Append:
+    """What is appended to one journal, and what came of it.
+
+    Attributes:
+        journal, entries, after, epoch: as of `Journal.append`.
+        landed: called when `tail` or `error` is set.
+        tail: the new tail.
+        error: why it was not appended, or not surely; None = it was.
+    """
+
+    journal: Journal
+    entries: Sequence[Entry]
+    after: int
+    epoch: int
+    landed: Callable[[Append], None] = lambda _: None
+    tail: int = 0
+    error: DejaQError | None = None
+
+
+class Log(Protocol):
+    """Where several journals have their entries, so that they are appended together."""
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        """Append, each its own entries or none of them, with as few syncs as can be. Does not
+        raise, and does not call `landed`. Any thread."""
+        ...
+
+
 class Journal(ABC):
     """The journal of one partition. See the duties on top of this file.
 
@@ -154,11 +189,15 @@ class Journal(ABC):
         reopens: a failure is one of the connection: opening the journal again may help (duty 8 is
             about disks, where it must not be tried).
         cut_bytes: bytes of a torn append that opening cut off.
+        log: which it shares with other journals; None = it has one of its own.
+        number: its partition's number in the log.
     """
 
     appended_bytes: int = 0
     reopens: bool = False
     cut_bytes: int = 0
+    log: Log | None = None
+    number: int = 0
 
     @property
     def repairs(self) -> list[str]:
@@ -246,6 +285,12 @@ class Journal(ABC):
         """Whether room would be given back if two snapshots more were stored."""
         return False
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether `sparse` is worth a look though little was appended: others that share the log
+        are short of room. Until `sparse` is called."""
+        return False
+
     def turn_over(self) -> None:
         """Nothing comes for the moment: if what the journal has ready for appends is large, and
         nothing in it is live, go on with less from the next append on."""
@@ -290,6 +335,36 @@ class Journal(ABC):
         """Release everything; twice is fine."""
 
 
+def append_together(appends: Sequence[Append]) -> None:
+    """Append to several journals, those that share a log together, and tell of each. Does not raise
+    what an append raises."""
+    shared: dict[Log | Journal, list[Append]] = {}
+    for append in appends:
+        shared.setdefault(append.journal.log or append.journal, []).append(append)
+    for together in shared.values():
+        log = together[0].journal.log
+        if log is not None:
+            log.append_all(together)
+        for append in together:
+            if log is None:
+                append_alone(append)
+            append.landed(append)
+
+
+def append_alone(append: Append) -> None:
+    """Append to one journal; sets the outcome and does not raise, nor call `landed`."""
+    journal = append.journal
+    if journal.log is not None:
+        journal.log.append_all([append])
+        return
+    try:
+        append.tail = journal.append(append.entries, append.after, append.epoch)
+    except DejaQError as error:
+        append.error = error
+    except Exception as wrong:  # noqa: BLE001 - our bug: the partition is read again
+        append.error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
+
+
 DOCUMENTS = ("keys",)
 """What a store keeps for the broker beside topics: API keys (access/key_ring.py)."""
 _CHANGING = threading.Lock()
@@ -304,13 +379,20 @@ class JournalStore(ABC):
 
     Attributes:
         is_remote: journals are on a server, and each may hang by itself.
+        ask: called with partitions, each a topic and a number, that keep room of a log which they
+            share with others, and may be quiet: they should be stepped. Any thread; must not block.
     """
 
     is_remote = False
+    ask: Callable[[list[tuple[str, int]]], None] = staticmethod(lambda _: None)
 
     @abstractmethod
-    def make(self, topic: str) -> None:
+    def make(self, topic: str, number: int = 0) -> None:
         """Let journals of a topic be opened, until `drop`. Again is fine.
+
+        Args:
+            number: of the topic, from 1; no other topic has it, or ever had it. 0 = it has none:
+                its name tells it from all others.
 
         Raises:
             ResourceExhausted, Unavailable.
@@ -336,14 +418,22 @@ class JournalStore(ABC):
     def drop(self, topic: str) -> None:
         """Delete all journals of a topic; none of them is open. Again is fine."""
 
+    def shard_of(self, topic: str, number: int, partition: int) -> int:
+        """Partitions with the same number are appended together, if one thread steps them.
+
+        Args:
+            number: of the topic, as for `make`.
+        """
+        return sum(topic.encode()) + partition
+
     def taken_bytes(self, topic: str, partition: int) -> int:
         """Bytes that a journal takes on the disk here, without opening it; 0 = not known."""
         return 0
 
-    def used_partitions(self, topic: str) -> Collection[int] | None:
-        """Partitions of a topic in whose journals something may be stored, without opening any;
-        None = not known."""
-        return None
+    def was_used(self, topic: str, partition: int) -> bool:
+        """False if nothing was ever stored in a partition, without opening its journal; True also
+        if that is not known."""
+        return True
 
     def tidy(self, topics: Collection[str]) -> None:
         """Forget what is kept here of journals that are on a server, but for those of these topics

@@ -11,6 +11,7 @@ See: segments/files.py for what a file system has to do.
 from __future__ import annotations
 
 import errno
+import itertools
 import mmap
 import os
 import threading
@@ -19,8 +20,8 @@ from pathlib import Path, PurePosixPath
 
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.segments.files import FileSystem, OpenFile
-from dejaqueue.journal.segments.journal import SEGMENT_BYTES
-from dejaqueue.journal.segments.store import DirectoryLock, SegmentStore
+from dejaqueue.journal.segments.log import SEGMENT_BYTES
+from dejaqueue.journal.segments.store import SHARDS, DirectoryLock, SegmentStore
 
 
 class MemoryContent:
@@ -164,6 +165,11 @@ class MemoryFileSystem(FileSystem):
         return self.byte_count_max - used
 
 
+_NUMBERS = itertools.count(1 << 46, 1 << 24)
+"""Of topics that no catalogue has numbered: not by chance, so that a test is in the same shard each
+time; of the process, because tests open copies of one file system."""
+
+
 class MemoryStore(SegmentStore):
     """All journals of one broker, in memory."""
 
@@ -173,13 +179,21 @@ class MemoryStore(SegmentStore):
         segment_bytes: int = SEGMENT_BYTES,
         reserve_bytes: int = 0,
         file_system: FileSystem | None = None,
+        shards: int = SHARDS,
     ) -> None:
         super().__init__(
             Path(PurePosixPath("memory:")),
             segment_bytes=segment_bytes,
             reserve_bytes=reserve_bytes,
             file_system=file_system or MemoryFileSystem(),
+            shards=shards,
         )
+
+    def _new_identity(self) -> int:
+        return 0
+
+    def _new_number(self) -> int:
+        return next(_NUMBERS)
 
     def _take_lock(self) -> DirectoryLock | None:
         return None

@@ -29,6 +29,10 @@ from dejaqueue.errors import BadRequest
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 _OFFSET_BYTES = 4
 """Bytes that even an empty row takes once it is unpacked."""
+_PACKED = {
+    kind.id
+    for kind in (pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.utf8()), pa.null())
+}
 _VIEW_LENGTHS = 4
 """int32 numbers of a view; the first of them is its length."""
 
@@ -131,6 +135,8 @@ def check_unpacked(batch: pa.RecordBatch) -> None:
     Raises:
         BadRequest: once dictionaries and views are unpacked it is larger than a batch may be.
     """
+    if not any(map(_is_packed, batch.schema.types)):
+        return
     unpacked = sum(_unpacked_bytes(column) for column in batch.columns if _is_packed(column.type))
     if unpacked > limits.BATCH_BYTES_MAX:
         limit = f"at most {limits.BATCH_BYTES_MAX} bytes once dictionaries and views are unpacked"
@@ -139,10 +145,11 @@ def check_unpacked(batch: pa.RecordBatch) -> None:
 
 def _is_packed(kind: pa.DataType) -> bool:
     """True if a column of this type can be larger unpacked than its buffers are."""
-    is_text_view = pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
-    if is_text_view or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
+    if kind.id in _PACKED:
         return True
-    return any(_is_packed(kind.field(place).type) for place in range(kind.num_fields))
+    return kind.num_fields > 0 and any(
+        _is_packed(kind.field(place).type) for place in range(kind.num_fields)
+    )
 
 
 def _unpacked_bytes(column: pa.Array) -> int:

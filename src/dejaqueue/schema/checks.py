@@ -224,17 +224,22 @@ def _refuse_nulls(name: str, column: pa.Array) -> None:
         raise BadRequest(f"{name} of row {row}", "a value", None)
 
 
-def _check_bytes(name: str, column: pa.Array, byte_count_max: int) -> None:
-    """Refuse a text longer than the limit."""
-    lengths = np.diff(text_offsets(column))
+def _check_bytes(name: str, column: pa.Array, byte_count_max: int) -> int:
+    """Refuse a text longer than the limit; bytes of all of them."""
+    offsets = text_offsets(column)
+    byte_count = int(offsets[-1]) - int(offsets[0])
+    if byte_count <= byte_count_max:  # then each of them is
+        return byte_count
+    lengths = np.diff(offsets)
     if len(lengths) and (most := int(lengths.max())) > byte_count_max:
         row = int(lengths.argmax())
         raise BadRequest(f"{name} of row {row}", f"at most {byte_count_max} bytes", most)
+    return byte_count
 
 
-def _check_batch_bytes(*texts: pa.Array | None) -> None:
-    """Refuse a batch that is larger than what is written in one append."""
-    byte_count = sum(text_bytes(text) for text in texts if text is not None)
+def _check_batch_bytes(*texts: pa.Array | None, known: int = 0) -> None:
+    """Refuse a batch that is larger than what is written in one append; `known`: bytes besides."""
+    byte_count = known + sum(text_bytes(text) for text in texts if text is not None)
     if byte_count > limits.BATCH_BYTES_MAX:
         raise BadRequest("batch", f"at most {limits.BATCH_BYTES_MAX} bytes of texts", byte_count)
 
@@ -250,9 +255,18 @@ def _instants(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64] | None:
     if column is None:
         return None
     _refuse_nulls(name, column)
-    values: npt.NDArray[np.int64] = column.to_numpy()
+    values = _int64s(column)
     check_instants(name, values)
     return values
+
+
+def _int64s(column: pa.Array) -> npt.NDArray[np.int64]:
+    """An int64 column without nulls; as `to_numpy`, for a third of its price."""
+    end = column.offset + len(column)
+    buffer = column.buffers()[1]
+    if buffer is None:
+        return np.zeros(0, dtype=np.int64)
+    return np.frombuffer(buffer, dtype=np.int64, count=end)[column.offset :]
 
 
 def _text(batch: pa.RecordBatch, name: str, byte_count_max: int) -> pa.Array | None:
@@ -346,7 +360,7 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
     if payloads is None:
         raise BadRequest("payload", "a column of this name", ", ".join(batch.schema.names))
     _refuse_nulls("payload", payloads)
-    _check_bytes("payload", payloads, topic.max_payload_bytes)
+    payload_bytes = _check_bytes("payload", payloads, topic.max_payload_bytes)
     dues_ms = _instants(batch, "due")
     if dues_ms is None:
         dues_ms = np.full(rows, now_ms, dtype=np.int64)
@@ -366,7 +380,7 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
         priorities = None
     groups = _text(batch, "group", limits.GROUP_BYTES_MAX)
     tags, headers = _tags(batch), _headers(batch)
-    _check_batch_bytes(payloads, keys, groups, tags, headers)
+    _check_batch_bytes(keys, groups, tags, headers, known=payload_bytes)
     return SendColumns(
         rows=rows,
         dues_ms=dues_ms,
@@ -376,7 +390,7 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
         tags=tags,
         headers=headers,
         partitions=partitions,
-        payload_bytes=text_bytes(payloads),
+        payload_bytes=payload_bytes,
         priorities=priorities,
         expires_ms=_expires(batch),
     )

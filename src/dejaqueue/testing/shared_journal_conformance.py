@@ -569,6 +569,6 @@ class ServedJournalConformance(SharedJournalConformance):
         assert journal.tail == tail
         assert read_rows(journal, list(written)) == list(written.values())
         assert journal.append([marked(2)], tail, 2) == tail + 1
-        store.store_document("cluster", "there again")
-        assert store.load_document("cluster") == "there again"
+        store.store_document("keys", "there again")
+        assert store.load_document("keys") == "there again"
         store.close()

@@ -8,6 +8,8 @@ See: docs/wire.md.
 from __future__ import annotations
 
 import json
+import re
+import struct
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -19,6 +21,8 @@ from dejaqueue.wire.frames import check_reason
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")
 STAGED_OPS = ("enqueue", "ack")
 ACKS = ("all", "leader", "none")
+_ADDRESS = struct.Struct("<IB")
+_CONSUMER_ID = re.compile("[0-9a-f]{0,32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class WriteStream:
     """Opens a DoPut stream: what its batches are.
 
     Attributes:
-        topic: the topic.
+        topic: the topic; "" = each batch names its own, with the producer (Address).
         op: one of WRITE_OPS.
         acks: `all` (reply when durable), `leader` (reply when accepted), `none` (no reply).
         producer: name for idempotent retries (rule 10); "" = none. Only for enqueue.
@@ -49,6 +53,10 @@ class WriteStream:
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
         check_served_name(self.topic)
+        return self.check_kind()
+
+    def check_kind(self) -> WriteStream:
+        """As `check`, but for the topic."""
         if self.op not in WRITE_OPS:
             raise BadRequest("op", f"one of {', '.join(WRITE_OPS)}", self.op)
         if self.acks not in ACKS:
@@ -92,6 +100,7 @@ class ConsumeStream:
         holds: True if the client holds messages until due, so that the broker may lease ahead.
         auto_ack: True: messages are acked when they are sent (at most once).
         tags_any, tags_all, tags_none: only messages with such tags (model.TagFilter).
+        consumer_id: whose streams to several shards of a topic these are; "" = it has this one.
     """
 
     topic: str
@@ -103,6 +112,7 @@ class ConsumeStream:
     tags_any: tuple[str, ...] = ()
     tags_all: tuple[str, ...] = ()
     tags_none: tuple[str, ...] = ()
+    consumer_id: str = ""
 
     @property
     def tag_filter(self) -> TagFilter | None:
@@ -116,6 +126,9 @@ class ConsumeStream:
         most = limits.TOPIC_NAME_BYTES_MAX
         if not isinstance(self.consumer, str) or len(self.consumer.encode()) > most:
             raise BadRequest("consumer", f"a text of at most {most} bytes", self.consumer)
+        if not isinstance(self.consumer_id, str) or not _CONSUMER_ID.fullmatch(self.consumer_id):
+            limit = "up to 32 of 0-9 and a-f"
+            raise BadRequest("consumer_id", limit, self.consumer_id)
         if self.lease_ms != 0:
             check_lease(self.lease_ms)
         rows, most = self.batch_rows_max, limits.DISPATCH_ROWS_MAX
@@ -148,14 +161,60 @@ Stream = TypeVar("Stream", WriteStream, ConsumeStream)
 
 def encode(stream: WriteStream | ConsumeStream) -> bytes:
     """The descriptor's command bytes."""
-    return json.dumps(asdict(stream)).encode()
+    values = asdict(stream)
+    if not values.get("consumer_id"):  # brokers of earlier versions do not know it
+        values.pop("consumer_id", None)
+    return json.dumps(values).encode()
 
 
 def decode(kind: type[Stream], command: bytes | None) -> Stream:
     """The checked stream of a descriptor's command; BadRequest if it is not one."""
     values = json_object(command or b"", "descriptor.command")
     check_fields(values, [field.name for field in fields(kind)], required=("topic",))
-    return kind(**values).check()
+    stream = kind(**values)
+    if isinstance(stream, WriteStream) and stream.topic == "":
+        for name in ("producer", "transaction"):
+            if getattr(stream, name):
+                raise BadRequest(name, "nothing without a topic", getattr(stream, name))
+        return stream.check_kind()
+    return stream.check()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a batch says of itself on a stream without a topic, behind its number.
+
+    Attributes:
+        topic, producer: as in WriteStream.
+        number: the producer's number of the batch; without a producer it means nothing.
+    """
+
+    topic: str
+    producer: str = ""
+    number: int = 0
+
+
+def encode_address(address: Address) -> bytes:
+    """The bytes behind a batch's number.
+
+    >>> decode_address(encode_address(Address("orders", "p", 7)))
+    Address(topic='orders', producer='p', number=7)
+    """
+    producer = address.producer.encode()
+    return _ADDRESS.pack(address.number, len(producer)) + producer + address.topic.encode()
+
+
+def decode_address(content: bytes) -> Address:
+    """The address in the bytes behind a batch's number. Raises BadRequest."""
+    try:
+        number, size = _ADDRESS.unpack_from(content)
+        names = content[_ADDRESS.size :]
+        if size > len(names):
+            raise ValueError
+        return Address(names[size:].decode(), names[:size].decode(), number)
+    except (struct.error, ValueError):
+        limit = "a number, a producer's number and name, and a topic's name"
+        raise BadRequest("app_metadata", limit, content[:64]) from None
 
 
 def json_object(content: bytes, field: str) -> dict[str, Any]:

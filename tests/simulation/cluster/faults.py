@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from dejaqueue.broker.broker import Broker
@@ -190,12 +191,15 @@ class ClusterFaults:
         server.is_full = True
         self._later(2 * self._second, lambda: setattr(server, "is_full", False))
 
-    def _facts_down(self) -> None:
+    def _facts_down(self, length_us: int = 0) -> None:
         for machine in self._cluster.machines:
             coordinator = machine.coordinator
             if coordinator is not None and machine.is_up:
                 coordinator.cut()
-                self._later(3 * self._second, coordinator.mend)
+                if length_us:
+                    self._world.after(length_us, coordinator.mend)
+                else:
+                    self._later(3 * self._second, coordinator.mend)
 
     def _answers_lost(self) -> None:
         coordinator = self._one().coordinator
@@ -226,12 +230,20 @@ class ClusterFaults:
             length_us = self._clocks.randint(1_000, 3 * self._second)
             self._world.after(length_us, lambda: machine.clock.jump(0), machine.life)
         elif len(machines) > 1 and all(one.is_well for one in machines):
-            self.calm_until_us = self._world.now_us + 5 * self._second
-            machine.die(power_cut=False)
-            machine.clock.jump(by_s * SECOND)
-            machine.starts_wrong = True
-            machine.start()
+            wait_us = 0
+            if self._clocks.random() < 0.3:  # it is the first one that is there again
+                wait_us = self._cluster.plan.lease_ms * 1_250
+                self._facts_down(wait_us + self._clocks.randint(0, wait_us))
+            self.calm_until_us = self._world.now_us + wait_us + 5 * self._second
+            self._world.after(wait_us, partial(self._begin_wrong, machine, by_s))
         self._world.after(self._clocks.randint(0, 4 * self._second), self._come_with_a_wrong_clock)
+
+    @staticmethod
+    def _begin_wrong(machine: ClusterMachine, by_s: int) -> None:
+        machine.die(power_cut=False)
+        machine.clock.jump(by_s * SECOND)
+        machine.starts_wrong = True
+        machine.start()
 
     def _grow(self) -> None:
         for machine in self._cluster.machines:

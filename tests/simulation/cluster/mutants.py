@@ -16,9 +16,9 @@ from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.given_ids import ids_behind
+from dejaqueue.broker.topic.peers import TELL
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.coordinator import Coordinator
-from dejaqueue.broker.transactions.peers import TELL
 from dejaqueue.catalogue.changes import ClosedTopic, DeletedTopic
 from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.catalogue.state import CatalogueState
@@ -101,7 +101,7 @@ def a_beginning_is_taken_for_the_whole(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def a_conflict_is_taken_for_a_claim(patch: pytest.MonkeyPatch) -> None:
     """Everybody serves: the one owner of each moment is whoever opened last."""
-    patch.setattr(Node, "refusal", lambda self, topic: None)
+    patch.setattr(Node, "refusal", lambda self, topic, *, begins=False: None)
     patch.setattr(Claims, "claim", lambda self, slot, session, owners: slot in owners)
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
-from dejaqueue.client.flight_transport import FlightWriteChannel
+from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
+from dejaqueue.client.shared_streams import SharedWriteChannel
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -77,10 +78,10 @@ def what_was_not_answered_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def what_is_sent_again_has_a_new_number(patch: pytest.MonkeyPatch) -> None:
     """The broker does not know the batch again."""
-    inner = FlightWriteChannel.send
+    inner = SharedWriteChannel.send
     numbers: dict[int, int] = {}
 
-    def send(self: FlightWriteChannel, number: int, batch: Any) -> Future[Reply]:
+    def send(self: SharedWriteChannel, number: int, batch: Any) -> Future[Reply]:
         sent = numbers[id(batch)] = numbers.get(id(batch), -1) + 1
         kept.append(batch)
         answer = inner(self, number + 1_000_000 * sent, batch)
@@ -99,7 +100,7 @@ def what_is_sent_again_has_a_new_number(patch: pytest.MonkeyPatch) -> None:
         return told
 
     kept: list[Any] = []
-    patch.setattr(FlightWriteChannel, "send", send)
+    patch.setattr(SharedWriteChannel, "send", send)
 
 
 @mutant
@@ -125,7 +126,7 @@ def what_is_not_handed_over_is_acked(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def a_settle_whose_stream_broke_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
-    def elsewhere(self: ConsumeCore, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
+    def elsewhere(self: Settling, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
         answer.set_result(Reply(settle.number, len(rows.ids)))
 
-    patch.setattr(ConsumeCore, "_settle_elsewhere", elsewhere)
+    patch.setattr(Settling, "_send_elsewhere", elsewhere)

@@ -336,7 +336,7 @@ class Taker(Program):
         if what < 0.7:
             message.ack(wait=False)
         else:
-            self._answered(notes, [message.ack()])
+            self._answered(notes, [message.ack(wait=True)])
 
     def _work_batch(self, batch: Any) -> None:
         pairs = zip(batch.ids.tolist(), batch.attempts.tolist(), strict=True)

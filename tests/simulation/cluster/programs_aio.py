@@ -194,7 +194,7 @@ class AsyncTaker(_Looping, Taker):
             if what < 0.7:
                 await message.ack(wait=False)
             else:
-                self._answered(notes, [await message.ack()])
+                self._answered(notes, [await message.ack(wait=True)])
         except DejaQError as error:
             assert self.is_fine(error) or isinstance(error, Refused), f"{self.name}: {error!r}"
 

@@ -16,6 +16,7 @@ from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.committer import ApartCommitter
 from dejaqueue.broker.topic.threads import APART, Running, Threads
 from dejaqueue.clock import Clock
+from dejaqueue.journal.interface import append_together
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.testing.simulation.threads import APPEND_US_MAX, SimulatedCommitter, SimulatedWorker
 from tests.simulation.cluster.fibers import FiberClock, FiberLock, Fibers, Waiter
@@ -32,28 +33,28 @@ class FiberCommitter(SimulatedCommitter):
         self._fibers = fibers
         self._appending = False
 
-    def _append_one(self) -> None:
+    def _append_some(self) -> None:
         if self._appending or not self._appends:
             return
         self._appending = True
         try:
-            self._appends.popleft()()
+            append_together([self._appends.popleft()])
         finally:
             self._appending = False
         if self._appends:
-            self._world.after(self._world.between(50, APPEND_US_MAX), self._append_one, self._life)
+            self._world.after(self._world.between(50, APPEND_US_MAX), self._append_some, self._life)
 
     def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
         """Who waits makes it happen, unless it happens already."""
         while not is_landed():
-            self._append_one()
+            self._append_some()
             if not is_landed():
                 self._fibers.pass_time(200)
 
     def stop(self) -> None:
         """Finish what was submitted."""
         while self._appends or self._appending:
-            self._append_one()
+            self._append_some()
             self._fibers.pass_time(200)
 
 

@@ -29,11 +29,12 @@ from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError
 from dejaqueue.flight.errors import to_flight
 from dejaqueue.flight.produce import number_of
+from dejaqueue.flight.topic_writers import Submit, TopicWriters
 from dejaqueue.local import LocalTransport
 from dejaqueue.testing.simulation.network import Connection
 from dejaqueue.testing.simulation.world import World
 from dejaqueue.wire import descriptors, frames
-from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, decode_address
 from dejaqueue.wire.frames import Close, Credit, DeliveryHead, Frame, Ping, Reply, Settle
 from dejaqueue.wire.frames import StreamError as StreamErrorFrame
 from tests.simulation.cluster.client_fibers import ClientProcess, ClientWaiter, process
@@ -245,7 +246,7 @@ class _PutDoor:
 
     def __init__(self, call: _Call, machine: ClusterMachine, command: bytes) -> None:
         self._call, self._machine, self._command = call, machine, command
-        self._writer: Writer | None = None
+        self._writer: Writer | TopicWriters | None = None
         self._stream: WriteStream | None = None
         self._schema: pa.Schema | None = None
         self._waiting = 0
@@ -264,7 +265,11 @@ class _PutDoor:
 
     def _open(self) -> None:
         stream = descriptors.decode(WriteStream, self._command)
-        self._writer = self._machine.require().open_write(stream)
+        broker = self._machine.require()
+        if stream.topic:
+            self._writer = broker.open_write(stream)
+        else:
+            self._writer = TopicWriters(stream, broker.open_write, broker.is_served_by)
         self._stream = stream
 
     def batch(self, batch: pa.RecordBatch, number: bytes) -> None:
@@ -281,14 +286,21 @@ class _PutDoor:
         replies = self._stream.acks != "none"
         self._waiting += replies
         reply: Callable[[Reply], Any] = self._reply if replies else _ignore
+        submit: Submit
+        if isinstance(writer, TopicWriters):
+            place, submit = writer.addressed(pa.py_buffer(number))
+            topic = decode_address(number[4:]).topic
+        else:
+            place, submit = number_of(pa.py_buffer(number)), writer.submit
+            topic = self._stream.topic
         if self._stream.op in {"ack", "nack", "extend"}:
-            watch, topic = self._call.wire.watch, self._stream.topic
+            watch = self._call.wire.watch
             rows = watch.rows_of(topic, batch["id"].to_numpy(), batch["attempts"].to_numpy())
             if self._stream.op == "extend":
                 reply = watch.extended(rows, self._machine, self._stream.argument_ms, reply)
             else:
                 watch.arrived.update((row.id, row.attempt) for row in rows)
-        writer.submit(number_of(pa.py_buffer(number)), batch, reply)
+        submit(place, batch, reply)
 
     def _reply(self, reply: Reply) -> None:
         self._waiting -= 1

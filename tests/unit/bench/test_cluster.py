@@ -6,10 +6,12 @@ The rest of it takes minutes: `make bench-cluster`.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
 
+from bench import outages
 from bench.outage import longest_gap
 from bench.questions import cluster
 from bench.systems.system import Plan
@@ -49,10 +51,12 @@ def test_brokers_that_leave_and_die_are_measured(
         pytest.skip(f"not installed: {'; '.join(lacking)}")
     monkeypatch.setenv("DEJAQ_SERVICES_ROOT", str(tmp_path))  # so that it is as before afterwards
     plan = Plan(2_000, 1.0, 1, 1, tmp_path, ("dejaq",), 0, quick=True)
-    rates: cluster.Rates = {}
+    rates: outages.Rates = {}
     told: list[str] = []
-    cluster.outages_postgresql(rates, cluster.Size(4, 2_000, 2, 2_000), plan, told.append)
-    (handed_over,), (failed_over,) = rates["hand_over_postgresql"], rates["failover_postgresql"]
-    assert 0 < handed_over < cluster.SERVED_SECONDS_MAX
-    assert 0 < failed_over < cluster.SERVED_SECONDS_MAX
+    outages.outages_postgresql(rates, outages.Size(4, 2_000, 2, 2_000), plan, told.append)
+    assert sorted(rates) == ["failover_postgresql", "hand_over_postgresql", "rolling_postgresql"]
+    assert all(0 < one < outages.SERVED_SECONDS_MAX for (one,) in rates.values())
+    # Where the time goes is read from what brokers log.
+    (killed,) = [line for line in told if "is killed" in line]
+    assert re.search(r"seen as gone .* slots taken .* 4 partitions read", killed)
     assert list(tmp_path.glob("cluster-*")) == [], told

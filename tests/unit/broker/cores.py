@@ -15,6 +15,7 @@ from dejaqueue.broker.partition.admission import Admission
 from dejaqueue.broker.partition.enqueueing import enqueue
 from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.partition.requests import EnqueueRequest
+from dejaqueue.broker.shard.allotment import Allotment
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.commit import CommitPorts, Commits
 from dejaqueue.broker.shard.committer import Committer
@@ -76,7 +77,7 @@ class Served:
         if Rules.of(topic) != opened.engine.rules:
             self.core.apply(Configure(self.core.now_ms(), Rules.of(topic).to_text()))
         self.inbox = Inbox(self.core)
-        self.admission = Admission(Backlog)
+        self.admission = Admission(Allotment(Backlog))
         self.replies: list[Reply] = []
         self._numbers = itertools.count(1)
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.counting import TopicCounts
+from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 
 
 def test_what_fires_is_first__the_dead_are_sent_last_and_each_partition_has_its_own() -> None:
     broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
     roster: Any = broker._roster
-    duties_of = roster.of_topic("t", TopicCounts())
+    duties_of = roster.of_topic(Topic("t"), TopicCounts())
     duties = [duties_of(number) for number in range(2)]
     names = [type(chore).__name__ for chore in duties[0].chores]
     assert names == ["CronFiring", "StagedWatch", "ForecastChore", "Recorder", "DeadLetters"]

@@ -25,6 +25,7 @@ from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.model import Topic
 from tests.patience import PATIENCE_SECONDS
@@ -89,9 +90,10 @@ def test_who_is_wrong_is_told__and_others_of_the_same_append_go_on() -> None:
 def heads(log: CatalogueLog) -> list[entry_format.Head]:
     """Of the entries in the active segment."""
     journal = journal_of(log)
+    assert isinstance(journal, SegmentJournal)
     found = []
-    for segment in journal._listed.segments:  # type: ignore[attr-defined]
-        memory = segment.load(journal._files)  # type: ignore[attr-defined]
+    for segment in journal.log.listed.segments:
+        memory = segment.load(journal.log.files)
         offsets = [int(at) << 3 for at in segment.offsets()[: segment.count]]
         found += [entry_format.peek(memory.view, at) for at in offsets]
     return [head for head in found if head is not None]

@@ -169,7 +169,7 @@ class FakeTransport:
         self._actions = actions or {}
         self._opened = threading.Condition()
 
-    def open_write(self, stream: WriteStream) -> FakeWrite:
+    def open_write(self, stream: WriteStream, *, shared: bool = False) -> FakeWrite:
         if self.refuses is not None:
             raise self.refuses
         with self._opened:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
-from dejaqueue.client.core import CLOCK_CALLS, CLOCK_US_MAX, LINKS_MAX, ClientCore
+from dejaqueue.client import core as core_module
+from dejaqueue.client.core import CLOCK_CALLS, CLOCK_US_MAX, ClientCore
 from dejaqueue.errors import Unavailable
 from dejaqueue.limits import PRODUCER_NAME_BYTES_MAX
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import WriteStream
-from tests.unit.client.fake_transport import FakeTransport, ok
+from tests.unit.client.fake_transport import SECONDS_MAX, FakeTransport, ok
 
 
 def core_of(transport: FakeTransport, name: str = "") -> ClientCore:
@@ -26,26 +28,41 @@ def test_one_link_per_kind_of_batch() -> None:
     core.close()
 
 
-def test_links_unused_for_long_make_room() -> None:
-    transport = FakeTransport(ok)
-    core = core_of(transport)
-    first = core.send_batch("topic-0", [b"x"], "all")
-    for number in range(1, LINKS_MAX + 5):
-        core.send_batch(f"topic-{number}", [b"x"], "all")
-    assert first.ok
-    open_topics = {write.stream.topic for write in transport.writes if not write.is_closed}
-    assert len(open_topics) == LINKS_MAX
-    assert "topic-0" not in open_topics
-    assert core.send_batch("topic-0", [b"x"], "all").ok
+def test_links_unused_for_long_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_module, "LINKS_MAX", 3)
+    core = core_of(FakeTransport(ok))
+    first = core.link(WriteStream("topic-0"), ("payload",))
+    for number in range(1, 4):
+        assert core.send_batch(f"topic-{number}", [b"x"], "all").ok
+    assert core.link(WriteStream("topic-0"), ("payload",)) is not first
+    # Whoever had it may send all the same: nothing ended, and closing waits for it.
+    batch = pa.record_batch({"payload": [b"x"]})
+    assert first.send(batch).result(SECONDS_MAX).error is None
     core.close()
-    assert all(write.is_closed for write in transport.writes)
+    assert isinstance(first.send(batch).exception(SECONDS_MAX), Unavailable)
 
 
-def test_a_gather_whose_link_made_room_is_made_anew() -> None:
+def test_links_that_wait_for_an_answer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_module, "LINKS_MAX", 1)
+    transport = FakeTransport()
+    core = core_of(transport)
+    batch = pa.record_batch({"payload": [b"x"]})
+    busy = core.link(WriteStream("busy"), ("payload",))
+    answer = busy.send(batch)
+    core.link(WriteStream("idle"), ("payload",))
+    assert core.link(WriteStream("busy"), ("payload",)) is busy
+    transport.writes[0].answer(0)
+    assert answer.result(SECONDS_MAX).error is None
+    core.close()
+
+
+def test_a_gather_that_made_room_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_module, "LINKS_MAX", 2)
     core = core_of(FakeTransport(ok))
     gather = core.gather("t", (False, False))
-    for number in range(LINKS_MAX):
-        core.link(WriteStream(f"topic-{number}"), ("payload",))
+    assert core.gather("t", (False, False)) is gather
+    for number in range(2):
+        core.gather(f"topic-{number}", (False, False))
     assert core.gather("t", (False, False)) is not gather
     core.close()
 

@@ -11,7 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from dejaqueue.client.flight_transport import FlightTransport, flight_location
+from dejaqueue.client.flight_transport import (
+    FlightTransport,
+    FlightWriteChannel,
+    flight_location,
+)
+from dejaqueue.client.shared_streams import SharedWriteChannel
 from dejaqueue.client.transport import Delivery
 from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable, to_fields
 from dejaqueue.schema import messages
@@ -268,3 +273,12 @@ def test_closing_ends_open_streams(server: SmallServer) -> None:
     transport.close()
     assert reply.result(0).rows == 2
     assert heard.ends == [None]
+
+
+def test_only_who_follows_shares_a_stream(server: SmallServer) -> None:
+    """Another broker's topic is passed on for others, and that takes a stream of its own."""
+    for follows, kind in ((True, SharedWriteChannel), (False, FlightWriteChannel)):
+        transport = FlightTransport(f"dejaq://127.0.0.1:{server.port}", follows=follows)
+        assert type(transport.open_write(WriteStream("t"), shared=True)) is kind
+        assert type(transport.open_write(WriteStream("t"))) is FlightWriteChannel
+        transport.close()

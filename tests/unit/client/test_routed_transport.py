@@ -44,7 +44,7 @@ class Connection:
             answer.set_exception(error)
         return answer
 
-    def open_write(self, stream: WriteStream) -> Connection:
+    def open_write(self, stream: WriteStream, *, shared: bool = False) -> Connection:
         self._brokers.asked.append((self._url, f"write {stream.topic}"))
         return self
 

@@ -188,6 +188,100 @@ def test_who_comes_knows_its_clock_within_two_seconds__or_compares_until_then(
     assert members["a"].member.takes
 
 
+class Joining:
+    """Brokers that are members, and go their rounds."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._store = brokers.facts.open()
+        self.members: dict[str, Membership] = {}
+
+    def join(self, name: str, ahead_ms: int = 0, place: int = 0) -> None:
+        brokers = self._brokers
+        if name not in brokers.comparisons:
+            brokers.clocks[name] = VirtualClock(brokers.elapsed.now_ms() + ahead_ms)
+            made = ClockComparison(name, brokers.facts.open(), brokers.elapsed, LEASE_MS)
+            brokers.comparisons[name] = made
+        brokers.comparisons[name].begin()
+        session = f"{name}-{brokers.elapsed.now_ms()}"
+        member = Member(name, session, "", "", "", comparing=True, place=place)
+        self.members[name] = Membership(
+            self._store, self._judged(member), LEASE_MS, brokers.elapsed
+        )
+        self.members[name].join()
+
+    def _judged(self, member: Member) -> Member:
+        comparison, clock = (
+            self._brokers.comparisons[member.node],
+            self._brokers.clocks[member.node],
+        )
+        return comparison.judged(member, self._store.list(MEMBERS), clock, ClockSettings())
+
+    def go_on(self, ms: int) -> None:
+        for _ in range(ms // 100):
+            self._brokers.elapsed.advance(ms=100)
+            for name, membership in self.members.items():
+                self._brokers.clocks[name].advance(ms=100)
+                membership.renew()
+                membership.change(self._judged(membership.member))
+
+    def end(self, name: str) -> int:
+        """Its lease is over; the process lives, if it comes back."""
+        membership = self.members.pop(name)
+        self._store.delete(membership.key)
+        return membership.place
+
+    def die(self, name: str) -> None:
+        self.end(name)
+        del self._brokers.comparisons[name], self._brokers.clocks[name]
+
+    def take(self) -> set[str]:
+        return {name for name, one in self.members.items() if one.member.takes}
+
+
+@pytest.mark.parametrize("back", ["a", "ab"])
+@pytest.mark.parametrize("has_died", [False, True], ids=["lease-over", "died"])
+def test_the_first_one_that_is_back_after_all_were_away_is_not_believed_alone(
+    brokers: Brokers, back: str, has_died: bool
+) -> None:
+    joining = Joining(brokers)
+    for name in "abc":
+        joining.join(name)
+        joining.go_on(3_000)
+    assert joining.take() == {"a", "b", "c"}
+    places = {name: joining.end(name) for name in "ab"}
+    joining.die("c")
+    if has_died:
+        for name in "ab":
+            del brokers.comparisons[name], brokers.clocks[name]
+            places[name] = 0
+    joining.join("c", 24 * HOUR_MS)
+    joining.go_on(500)
+    for name in back:
+        assert joining.take() <= {"a"}
+        joining.join(name, place=places[name])
+        joining.go_on(500)
+    joining.go_on(5_000)
+    if has_died and back == "a":
+        assert joining.take() == {"c"}, "of two that are new the first one is believed"
+    else:
+        assert joining.take() == set(back)
+
+
+def test_who_is_alone_where_others_were_takes_after_five_seconds(brokers: Brokers) -> None:
+    joining = Joining(brokers)
+    joining.join("a")
+    joining.join("b")
+    joining.go_on(3_000)
+    for name in "ab":
+        joining.die(name)
+    joining.join("a")
+    joining.go_on(LEASE_MS - 500)
+    assert joining.take() == set()
+    joining.go_on(1_000)
+    assert joining.take() == {"a"}
+
+
 def test_who_was_there_first_stays_so__whatever_it_says_of_itself_later(brokers: Brokers) -> None:
     store = brokers.facts.open()
     memberships = [

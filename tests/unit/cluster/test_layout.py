@@ -34,7 +34,7 @@ def test_each_shard_is_in_the_slot_that_its_topic_starts_at_or_behind_it(
     for name in "tu":
         catalogue.use(name, catalogue.number(name))
     layout = Layout.of(catalogue, SLOTS)
-    assert layout.names == {3: {"t=0-2"}, 4: {"t=1-2"}, 9: {"u"}}
+    assert layout.names == {3: ["t=0-2"], 4: ["t=1-2"], 9: ["u"]}
     assert [layout.slot(name) for name in ("t", "t=1-2", "u", "u.dead")] == [3, 4, 9, 9]
     assert layout.slot("unknown") == hashed_slot("unknown", SLOTS)
 

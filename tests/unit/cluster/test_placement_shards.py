@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.broker.shard.backlog import share_of
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.cluster.ownership import Owner, key_of, owners_of
 from dejaqueue.cluster.placement import PlacedTopic, slot_of
@@ -55,13 +54,9 @@ def test_a_topic_has_a_partition_for_each_shard_at_least() -> None:
         {"spread": 3, "partitions": 4},
         {"spread": 0},
         {"spread": 65},
-        {"spread": 2, "auto_partitions": True},
-        {"spread": 2, "assignment": "exclusive"},
     ):
         with pytest.raises(BadRequest):
             Topic.from_dict({"name": "t", **wrong})
-    share = share_of(Topic("t", spread=3, max_backlog_count=10, producer_rate_max=9).check())
-    assert (share.max_backlog_count, share.producer_rate_max, share.max_backlog_bytes) == (4, 3, 0)
 
 
 def test_elsewhere_tells_its_spread_to_who_knows_it_and_who_does_not() -> None:

@@ -116,3 +116,15 @@ def test_settled_rows_carry_id_and_attempts() -> None:
     assert (named.ids.tolist(), named.attempts.tolist()) == ([7], [2])
     with pytest.raises(BadRequest, match="attempts: a column of this name"):
         check_schema("ack", pa.schema({"id": pa.int64()}))
+
+
+def test_texts_that_fit_alone_are_taken_together() -> None:
+    batch = pa.record_batch({"payload": [b"ab", b"", b"cd"]})
+    assert check_send(batch, Topic("t", max_payload_bytes=2), 0).payload_bytes == 4
+
+
+def test_many_due_times_are_those_of_the_slice() -> None:
+    dues_ms = np.arange(1_700_000_000_000, 1_700_000_000_040)
+    batch = pa.record_batch({"payload": [b"x"] * 40, "due": dues_ms}).slice(5, 30)
+    columns = check_send(batch, Topic("t"), 0)
+    assert columns.dues_ms.tolist() == dues_ms[5:35].tolist()

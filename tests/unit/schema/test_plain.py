@@ -25,7 +25,9 @@ sys.exit("pandas" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("values", [[], [b""], [b"a", b"", b"bcd"], [b"\x00\xff" * 100]])
+@pytest.mark.parametrize(
+    "values", [[], [b""], [b"a", b"", b"bcd"], [b"\x00\xff" * 100], [b"ab", b""] * plain.FEW]
+)
 def test_bytes(values: list[bytes]) -> None:
     column = plain.binary_column(values)
     column.validate(full=True)

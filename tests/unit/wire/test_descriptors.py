@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span, decode, encode
+from dejaqueue.wire.descriptors import (
+    Address,
+    ConsumeStream,
+    WriteStream,
+    check_span,
+    decode,
+    decode_address,
+    encode,
+    encode_address,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +114,29 @@ def test_a_descriptor_without_topic_is_refused() -> None:
 
 def test_a_span_is_returned() -> None:
     assert check_span("delay_ms", 0) == 0
+
+
+def test_a_stream_without_a_topic_is_known_by_an_empty_one() -> None:
+    assert decode(WriteStream, encode(WriteStream(""))) == WriteStream("")
+    with pytest.raises(BadRequest, match=r"^(topic|name)"):
+        WriteStream("").check()  # of whoever sends to a topic
+
+
+@pytest.mark.parametrize("field", ["producer", "transaction"])
+def test_what_belongs_to_a_topic_is_refused_without_one(field: str) -> None:
+    command = json.dumps({"topic": "", field: "t/0/1-2-ab"}).encode()
+    with pytest.raises(BadRequest, match=f"^{field}: nothing without a topic"):
+        decode(WriteStream, command)
+
+
+@pytest.mark.parametrize(
+    "address", [Address("a"), Address("ü" * 50, "é" * 32, 4_294_967_295), Address("a", "p", 1)]
+)
+def test_an_address_survives_the_wire(address: Address) -> None:
+    assert decode_address(encode_address(address)) == address
+
+
+@pytest.mark.parametrize("content", [b"", b"1234", b"1234\x05abc", b"1234\x00\xff"])
+def test_what_is_no_address_is_refused(content: bytes) -> None:
+    with pytest.raises(BadRequest, match="app_metadata"):
+        decode_address(content)

@@ -208,6 +208,14 @@ def _ask_transaction(broker: BrokerPort, body: Body, _by: Requester) -> Future[A
     return broker.transactions.hear("ask_transaction", body)
 
 
+def _ask_home(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
+    return broker.homes.hear(body)
+
+
+def _ask_shard(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
+    return broker.homes.hear_home(body)
+
+
 # --- the cluster ----------------------------------------------------------------------------------
 
 

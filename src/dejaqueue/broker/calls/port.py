@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.history.history import History
+from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
@@ -22,6 +23,7 @@ class BrokerPort(Protocol):
     keys: KeyRing
     history: History
     transactions: Transactions
+    homes: Homes
     started_us: int
 
     def check_running(self) -> None: ...  # noqa: D102

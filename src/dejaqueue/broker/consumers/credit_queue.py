@@ -114,7 +114,6 @@ class CreditQueue:
         if not waits and number not in self._woken and number not in self._lanes.get(lane, ()):
             self._given.discard(number)
             return
-        is_left = has_credit()
         with self._lock:
             waiting = self._lanes[lane]
             waiting.pop(number, None)
@@ -124,12 +123,14 @@ class CreditQueue:
             looks_again = waits and seen < self.round  # credit came while it looked
             if waits and not looks_again:
                 waiting[number] = seen
-                if was_woken and not was_given and not is_left:
-                    self._late[lane].append(number)
         if looks_again:
             self._wake(number)
-        if was_woken and is_left:
+        # Whoever was not woken for credit has nobody to pass it on to, so nobody is asked.
+        if was_woken and has_credit():
             self._wake_next(lane)
+        elif was_woken and waits and not looks_again and not was_given:
+            with self._lock:
+                self._late[lane].append(number)
 
     def _wake_next(self, lane: object) -> None:
         """Wake the one of a lane that waits longest, if credit has come since it looked."""

@@ -11,7 +11,7 @@ The one lock here is taken for a few lines at a time and never while another is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -94,6 +94,7 @@ class Consumer:
         self, number: int, options: ConsumeStream, sink: Sink, seen_us: int, ahead_ms: int
     ) -> None:
         self.number = number
+        self.id = options.consumer_id or f"{options.topic}/{number}"
         self.options = options
         self.sink = sink
         self.credit = 0
@@ -111,7 +112,7 @@ class Consumer:
     @property
     def name(self) -> str:
         """What it is called where people read it."""
-        return self.options.consumer or f"consumer-{self.number}"
+        return self.options.consumer or f"consumer-{self.options.consumer_id[:8] or self.number}"
 
     def describe(self) -> dict[str, object]:
         """What `stats` shows of it."""
@@ -167,17 +168,42 @@ class Dispatcher:
         """True if each partition has one consumer at a time."""
         return self._holders is not None
 
-    def configure(self, *, exclusive: bool, partition_count: int, now_us: int) -> None:
-        """How partitions are shared, and how many there are; both may change."""
+    @property
+    def has_consumers(self) -> bool:
+        """True if somebody consumes."""
+        return bool(self._consumers)
+
+    def configure(
+        self, *, exclusive: bool, numbers: Sequence[int], now_us: int, is_shard: bool = False
+    ) -> None:
+        """How partitions are shared, and which there are; both may change.
+
+        Args:
+            is_shard: it is the topic's home that decides who gets which (`tell`).
+        """
         with self._lock:
             if not exclusive:
                 self._holders = None
                 return
             if self._holders is None:
-                self._holders = Holders(partition_count)
+                self._holders = Holders(numbers, is_told=is_shard)
             else:
-                self._holders.grow(partition_count)
+                self._holders.grow(numbers)
             self._share(now_us)
+
+    def sharing(self) -> tuple[list[str], dict[int, str]] | None:
+        """Of a shard of an exclusive topic: ids of its consumers, and who is to have what as it was
+        told; None = the topic is not exclusive."""
+        with self._lock:
+            holders = self._holders
+            return None if holders is None else (list(holders.consumers), dict(holders.told))
+
+    def tell(self, targets: Mapping[int, str]) -> None:
+        """Take over who is to have each partition, as the topic's home decided."""
+        with self._lock:
+            changed = self._holders is not None and self._holders.tell(targets)
+        if changed:
+            self._on_share()
 
     def _share(self, now_us: int) -> bool:
         """Share the partitions anew among who was heard of lately; under the lock."""
@@ -186,7 +212,7 @@ class Dispatcher:
         heard = [c for c in self._consumers if now_us - c.seen_us <= self.silence_us_max]
         first_us = min((consumer.seen_us for consumer in heard), default=now_us)
         self._recheck_us = first_us + self.silence_us_max + 1
-        return self._holders.share([consumer.number for consumer in heard])
+        return self._holders.share({consumer.id: consumer.number for consumer in heard})
 
     def share_anew(self, now_us: int) -> None:
         """Have the dead give up what they have, if it is time to look."""
@@ -201,13 +227,13 @@ class Dispatcher:
         """When a consumer of an exclusive topic may be found silent; None = no need to look."""
         return self._recheck_us if self._holders is not None and self._consumers else None
 
-    def assignments(self, partition_count: int) -> dict[str, Any]:
+    def assignments(self, numbers: Sequence[int]) -> dict[str, Any]:
         """For each partition who has it and who gets it next, and who stands by."""
         with self._lock:
             names = {consumer.number: consumer.name for consumer in self._consumers}
             holders = self._holders
-            pairs = [(-1, -1)] * partition_count if holders is None else holders.pairs()
-        targets = {target for _, target in pairs}
+            pairs = dict.fromkeys(numbers, (-1, -1)) if holders is None else holders.pairs()
+        targets = {target for _, target in pairs.values()}
         idle = [name for number, name in names.items() if number not in targets]
         return {
             "partitions": [
@@ -216,7 +242,7 @@ class Dispatcher:
                     "consumer": names.get(holder, ""),
                     "next": "" if target == holder else names.get(target, ""),
                 }
-                for partition, (holder, target) in enumerate(pairs)
+                for partition, (holder, target) in pairs.items()
             ],
             "standby": [] if holders is None else idle,
         }

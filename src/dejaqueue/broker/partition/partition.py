@@ -11,7 +11,7 @@ See: core.py, what a partition is; worker.py, which calls `step`; docs/internals
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dejaqueue.broker import news
@@ -21,6 +21,7 @@ from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.partition.leasing import dispatch, outlook
 from dejaqueue.broker.partition.requests import Request
 from dejaqueue.broker.partition.taking import take_requests
+from dejaqueue.broker.shard.allotment import Allotment
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.chore import Chore, Chores
 from dejaqueue.broker.shard.commit import CommitPorts, Commits
@@ -65,7 +66,7 @@ class Partition:
         door: the way to its journal, which is opened when the partition is first used.
         committer: appends for it while the worker goes on.
         dispatcher: the consumers of its topic.
-        topic_backlog: what is live in all partitions of the topic, as of their last steps.
+        allotment: what the partitions of the topic may hold.
         ids_from: the sequence of its first message.
 
     Attributes:
@@ -84,7 +85,7 @@ class Partition:
         door: JournalDoor,
         committer: Committer,
         dispatcher: Dispatcher,
-        topic_backlog: Callable[[], Backlog],
+        allotment: Allotment,
         duties: Duties,
         ids_from: int = 0,
     ) -> None:
@@ -100,7 +101,7 @@ class Partition:
         self._door = door
         self._committer = committer
         self._dispatcher = dispatcher
-        self._admission = Admission(topic_backlog)
+        self._admission = Admission(allotment)
         # Maintenance comes last: what it does by the way must not delay what somebody waits for.
         self._chores = Chores([*duties.chores, duties.maintenance, Rest()])
         self._is_closed = False

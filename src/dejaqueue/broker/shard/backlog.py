@@ -2,12 +2,12 @@
 
 Room: broker. Pure; workers note it after each step, and check it before they let more in.
 Holds: a refusal names limit and value, says when to come back, and changes nothing (rule 14).
-See: admission.py, which asks; docs/guides/backpressure.md; model.Topic for the settings.
+See: allotment.py, which asks; docs/guides/backpressure.md; model.Topic for the settings.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.model import Topic
@@ -55,9 +55,3 @@ def check_backlog(topic: Topic, live: Backlog, rows: int, byte_count: int) -> No
             f"{live.byte_count} bytes are live and {byte_count} want in; retry when some are done",
             RETRY_MS,
         )
-
-
-def share_of(topic: Topic) -> Topic:
-    """A topic with a shard's share of what bounds the topic as a whole, rounded up."""
-    names = ("max_backlog_count", "max_backlog_bytes", "producer_rate_max")
-    return replace(topic, **{name: -(-getattr(topic, name) // topic.spread) for name in names})

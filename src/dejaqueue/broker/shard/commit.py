@@ -2,7 +2,8 @@
 
 Room: broker. A group is appended either by the worker itself, or, when more work is waiting
 already, by the worker's committer thread, so that the next group is applied while this one is
-synced. Where a server keeps the journal, another thread appends always: it may hang.
+synced, and groups of partitions that share a log share a sync. Where a server keeps the journal,
+another thread appends always: it may hang.
 Holds: groups of a partition are appended one at a time and in order; nothing of a group is answered
 or sent before it is durable (rule 1); after an append that failed nothing more is appended.
 See: partition.py, whose steps fill the groups; committer.py;
@@ -27,7 +28,7 @@ from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Effects
 from dejaqueue.errors import DejaQError, InternalError
-from dejaqueue.journal.interface import Entry, Journal
+from dejaqueue.journal.interface import Append, Entry, Journal, append_alone
 from dejaqueue.settings import DispatchSettings
 from dejaqueue.wire.frames import Reply
 
@@ -105,12 +106,13 @@ class Commits:
         self.entry_count = 0
         self.append_us = 0
         self._journal = journal
-        self._epoch = epoch
+        self.epoch = epoch
         self._ports = ports
         self._committer = ports.committer
         self._dispatcher = ports.dispatcher
         self._clock = ports.clock
         self._planned_tail = tail
+        self._began_us = 0
         self._in_flight: Group | None = None
         self._failed: Group | None = None
         self._landed = threading.Condition()
@@ -182,13 +184,21 @@ class Commits:
             self._wait()
         self.group = Group()
         self._planned_tail += len(group.entries)
+        append = self._begin(group)
         if not behind or not group.entries:
-            self._append(group)
+            if group.entries:
+                append_alone(append)
+            self._follow(group, append)
             if self._error is not None:
                 raise self._error
             return
         self._in_flight = group
-        self._committer.submit(self._append_in_flight)
+        self._committer.submit(append)
+
+    def _begin(self, group: Group) -> Append:
+        """The append of a group; its time runs from here."""
+        self._began_us = self._clock.now_us()
+        return Append(self._journal, group.entries, self.tail, self.epoch, self._append_landed)
 
     def wait_landed(self) -> None:
         """Return when no group is on its way. Does not raise: the next `commit` does."""
@@ -216,10 +226,10 @@ class Commits:
         if self._error is not None and not quietly:
             raise self._error
 
-    def _append_in_flight(self) -> None:
+    def _append_landed(self, append: Append) -> None:
         group = self._in_flight
         assert group is not None
-        self._append(group)
+        self._follow(group, append)
         with self._landed:
             self._in_flight = None
             self._landed.notify_all()
@@ -241,15 +251,20 @@ class Commits:
                 self._dispatcher.give_back(consumer, len(push.leased.sequences))
         group.pushes = [(consumer, push) for consumer, push in group.pushes if push.is_done]
 
-    def _append(self, group: Group) -> None:
-        """Append a group, then answer and send. Does not raise."""
+    def _follow(self, group: Group, append: Append) -> None:
+        """What follows an append: answer and send. Does not raise.
+
+        Args:
+            append: of the group; of one without entries nothing was appended.
+        """
         ports, counting = self._ports, self._ports.counting
         answered = sent = 0
         try:
+            if append.error is not None:
+                raise append.error
             if group.entries:
-                began_us = self._clock.now_us()
-                self.tail = self._journal.append(group.entries, self.tail, self._epoch)
-                took_us = self._clock.now_us() - began_us
+                took_us = self._clock.now_us() - self._began_us
+                self.tail = append.tail
                 self.append_us += took_us
                 news.synced(ports.topic_name, ports.partition_number, len(group.entries), took_us)
                 self.append_count += 1

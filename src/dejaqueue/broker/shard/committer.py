@@ -1,9 +1,11 @@
 """Threads that append groups: one for each worker, or one for each append where that may hang.
 
 Room: broker.
-Holds: a worker's committer appends in the order in which groups were submitted; where journals are
-on servers each append has a thread, and one partition never has two appends on their way.
-See: commit.py, which submits; docs/adr/0006-the-next-group-while-this-one-syncs.md.
+Holds: what waits for a worker's committer is appended at once: partitions of one shard share a
+write and a sync; where journals are on servers each append has a thread. One partition never has
+two appends on their way.
+See: commit.py, which submits; docs/adr/0006-the-next-group-while-this-one-syncs.md;
+docs/adr/0036-one-log-for-many-partitions.md.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from queue import SimpleQueue
+
+from dejaqueue.journal.interface import Append, append_together
 
 
 class Committer:
@@ -24,7 +28,7 @@ class Committer:
     is_apart = False
 
     def __init__(self, name: str) -> None:
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Append | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -42,8 +46,8 @@ class Committer:
         """True while its thread runs."""
         return self._thread.is_alive()
 
-    def submit(self, append: Callable[[], None]) -> None:
-        """Run `append`, which must not raise, after what was submitted before."""
+    def submit(self, append: Append) -> None:
+        """Append, after what was submitted before, and tell of it; `landed` must not raise."""
         self._queue.put(append)
 
     def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
@@ -54,9 +58,15 @@ class Committer:
     def _run(self) -> None:
         while True:
             append = self._queue.get()
+            together: list[Append] = []
+            while append is not None:
+                together.append(append)
+                if self._queue.empty():
+                    break
+                append = self._queue.get()  # nobody else takes from it
+            append_together(together)
             if append is None:
                 return
-            append()
 
 
 class ApartCommitter(Committer):
@@ -83,6 +93,6 @@ class ApartCommitter(Committer):
         """Its threads do not end by themselves."""
         return True
 
-    def submit(self, append: Callable[[], None]) -> None:
-        """Run `append` soon. Of one partition there is one at a time, so their order holds."""
-        self.executor.submit(append)
+    def submit(self, append: Append) -> None:
+        """Append soon. Of one partition there is one at a time, so their order holds."""
+        self.executor.submit(append_together, [append])

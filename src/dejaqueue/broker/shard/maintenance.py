@@ -254,7 +254,8 @@ class Maintenance(Chore):
     def _compact(self, core: PartitionCore, *, is_idle: bool) -> bool:
         """Copy live rows out of mostly dead storage, in due order, a few at a time."""
         if len(self._to_copy) == 0:
-            if core.position - self._compacted_position < COMPACT_ENTRIES:
+            few = core.position - self._compacted_position < COMPACT_ENTRIES
+            if few and not core.journal.is_asked:
                 return False
             if not core.commits.settles():
                 return False

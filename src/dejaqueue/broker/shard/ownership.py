@@ -24,6 +24,11 @@ class Ownership(Protocol):
         """Another owner wrote to one of them. Returns at once: a worker calls it."""
         ...
 
+    def end(self) -> None:
+        """What was served by it is let go of, and nothing is this broker's by it any more: others
+        may have owned them before this broker does again, by another ownership."""
+        ...
+
 
 class LoneOwnership:
     """The ownership of a broker that is alone."""
@@ -34,3 +39,6 @@ class LoneOwnership:
 
     def fenced(self) -> None:
         """Somebody wrote to a journal of a lone broker: reading it again says what is wrong."""
+
+    def end(self) -> None:
+        """Nobody else serves what this broker does."""

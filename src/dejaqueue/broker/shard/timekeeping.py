@@ -58,9 +58,11 @@ class Timekeeping:
             step_ms_max: what its clock is followed by without a command.
         """
         stepped_us = self._clock.stepped_us
-        before_ms = max(self.utc_ms(), partition_ms)
-        self._seen_us = stepped_us
-        now_ms = self.utc_ms()
+        before_ms = now_ms = self.utc_ms()
+        if stepped_us != self._seen_us:
+            self._seen_us = stepped_us
+            now_ms = self.utc_ms()
+        before_ms = max(before_ms, partition_ms)
         by_ms = before_ms - now_ms
         if abs(by_ms) <= step_ms_max:
             return None

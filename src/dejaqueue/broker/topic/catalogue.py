@@ -78,11 +78,7 @@ class Catalogue(ABC):
         """Whether a topic may have journals. Raises TopicUnknown."""
 
     def has_partition(self, name: str, partition: int) -> bool:
-        """Whether there is such a partition, here or elsewhere, for a transaction.
-
-        Raises:
-            Refused: it is of a topic in shards.
-        """
+        """Whether there is such a partition, here or elsewhere, for a transaction."""
         try:
             topic = self.get(name)
             if partition >= topic.partitions:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.topic.catalogue import Catalogue
-from dejaqueue.errors import DejaQError, Elsewhere
+from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
 
@@ -38,14 +38,21 @@ class TopicOwnership:
     def __init__(self, cluster: ClusterPort, name: str) -> None:
         self._cluster = cluster
         self._name = name
+        self._is_over = False
 
     def refusal(self) -> DejaQError | None:
         """Why its journals must not be opened here now; None = they may."""
+        if self._is_over:
+            return Unavailable(f"topic {self._name} was let go of", 50)
         return self._cluster.refusal(self._name)
 
     def fenced(self) -> None:
         """One of its journals has another owner."""
         self._cluster.fenced(self._name)
+
+    def end(self) -> None:
+        """It is let go of here."""
+        self._is_over = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +103,12 @@ class ClusterPort(Protocol):
         """Why a topic that exists is not served here: Elsewhere, or Unavailable for the moment."""
         ...
 
-    def refusal(self, topic: str) -> DejaQError | None:
-        """Why journals of a topic must not be opened here now; None = they may."""
+    def refusal(self, topic: str, *, begins: bool = False) -> DejaQError | None:
+        """Why journals of a topic must not be opened here now; None = they may.
+
+        Args:
+            begins: the topic is not served here yet, and would be: not while it is handed over.
+        """
         ...
 
     def fenced(self, topic: str) -> None:

@@ -7,15 +7,21 @@ See: growth.py for what a raise means; docs/guides/growing.md.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
 from dejaqueue.broker.shard.chore import Chore, wake_us
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s
+from dejaqueue.errors import DejaQError
+from dejaqueue.model import Topic
 from dejaqueue.settings import DispatchSettings
+
+log = logging.getLogger("dejaqueue.broker")
 
 # How far ahead is looked: a raise helps only messages that come after it, so it has to come early.
 HORIZON_S = 3_600
@@ -24,15 +30,27 @@ LOOK_MS = 2_000
 
 
 class Forecast:
-    """What is due in each second of the next hour, in all partitions of a topic.
+    """What is due in each second of the next hour, in all partitions of a topic served here.
 
     Args:
         grow: raise the topic to so many partitions; may be called on any thread, must not wait.
+        shards: of how many these partitions are one. As many partitions as one shard wants, all
+            get: keys and batches go to them alike.
+        spread: of the topic; it has a multiple of that.
     """
 
-    def __init__(self, settings: DispatchSettings, grow: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        settings: DispatchSettings,
+        grow: Callable[[int], None],
+        *,
+        shards: int = 1,
+        spread: int = 1,
+    ) -> None:
         self._settings = settings
         self._grow = grow
+        self._shards = shards
+        self._spread = spread
         self._lock = threading.Lock()
         self._seen: dict[int, tuple[int, Int64s]] = {}
         self._asked = 0
@@ -47,11 +65,37 @@ class Forecast:
                 part = some[begin_s - first :]
                 total[: part.size] += part
             serves = self._settings.partition_rows_per_s
-            wanted = min(-(-int(total.max()) // serves), self._settings.auto_partitions_max)
+            most = self._settings.auto_partitions_max
+            wanted = -(-int(total.max()) // serves) * self._shards
+            wanted = min(-(-wanted // self._spread), most // self._spread) * self._spread
             if wanted <= max(partition_count, self._asked):
                 return
             self._asked = wanted
         self._grow(wanted)
+
+
+class BrokerPort(Protocol):
+    """A broker, as far as topics grow by it."""
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name."""
+        ...
+
+    def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
+        """Change settings of a topic."""
+        ...
+
+
+def grow(broker: BrokerPort, name: str, count: int) -> None:
+    """Give a topic so many partitions, unless it has them. Blocks."""
+    try:
+        if broker.topic(name).partitions < count:
+            broker.alter_topic(name, {"partitions": count})
+            text = "topic %s has %d partitions now: an instant is hot"
+            log.info(text, name, count, extra={"topic": name})
+    except DejaQError as error:
+        text = "topic %s can't get %d partitions: %s"
+        log.warning(text, name, count, error, extra={"topic": name})
 
 
 class ForecastChore(Chore):

@@ -60,8 +60,7 @@ def ids_behind(
     first, step = (0, 1) if part is None else part[1:]
     for number in range(first, row.topic.partitions, step):
         found = max(found, known.get(number, 0))
-        # A partition that takes no room was never used.
-        if number not in known and (store.is_remote or store.taken_bytes(journals, number)):
+        if number not in known and store.was_used(journals, number):
             found = max(found, _read(store, row, journals, number, fences=fences))
     return found if found <= IDS_FROM_MAX else 0
 

@@ -1,7 +1,8 @@
 """Letting go of partitions: at a stop, or of a topic that another broker will serve.
 
-Room: broker. `prepare` runs on the thread that gives, while the topic is still served; `finish` and
-`let_go` on each partition's worker, or beside it where the journal is on a server, which may hang.
+Room: broker. `prepare` runs on the thread that gives, while the topic is still served; `finish`,
+`let_go` and `drop` on each partition's worker, or beside it where the journal is on a server, which
+may hang.
 Holds: what was acknowledged is in the journal before the partition is closed. A snapshot lets the
 next owner read little; one that would save it next to nothing is not taken.
 See: broker.py, `give`; cluster/node.py, which says so to the others afterwards.
@@ -17,25 +18,33 @@ from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError
 
 ENTRIES_MAX = 200
 """So many entries without a snapshot are left to the next owner: it reads them in milliseconds."""
 PREPARE_SECONDS_MAX = 30.0
 """Then it is given as it is; its next owner reads for longer."""
+SNAPSHOT_WRITERS = 4
+"""Snapshots that are written at once in a cluster: each waits for a server most of the time."""
 
 
-def prepare(topic: ServedTopic) -> None:
+def prepare(topic: ServedTopic, clock: Clock) -> None:
     """Take a snapshot of each partition that needs one, while they go on serving."""
+    until_us = clock.now_us() + round(PREPARE_SECONDS_MAX * 1e6)
+
+    def left_seconds() -> float:
+        return max(0, until_us - clock.now_us()) / 1e6
+
     asked = [
         topic.look(partition.number, partial(_begin_snapshot, partition.maintenance))
         for partition in topic.partitions
     ]
     for answer in asked:
         with suppress(DejaQError, TimeoutError):  # without a snapshot, it only takes longer
-            writing = answer.result(PREPARE_SECONDS_MAX)
+            writing = answer.result(left_seconds())
             if writing is not None:
-                writing.result(PREPARE_SECONDS_MAX)
+                writing.result(left_seconds())
 
 
 def _begin_snapshot(maintenance: Maintenance, core: PartitionCore) -> Future[None] | None:
@@ -66,17 +75,21 @@ def finish(partition: Partition) -> None:
 
 
 def let_go(partition: Partition) -> None:
-    """Finish what waits and close. Does not raise: the journal has all."""
-    core, maintenance = partition.core, partition.maintenance
+    """Finish what waits and close. Does not raise: the journal has all.
+
+    No snapshot is taken: whoever sends or consumes waits for the next owner by now, which reads the
+    entries since that of `prepare` faster than a snapshot is written.
+    """
     try:
         _finish_requests(partition)
         if partition.loaded:
-            core.commits.commit_all()
-        if partition.loaded:
-            maintenance.wait_written(core)
-            if maintenance.entry_count(core) > ENTRIES_MAX:
-                maintenance.snapshot_and_wait(core)
+            partition.core.commits.commit_all()
     except DejaQError:
         pass  # the next owner reads a little more
     finally:
         partition.close()
+
+
+def drop(partition: Partition) -> None:
+    """Close at once: another broker serves it already."""
+    partition.close()

@@ -159,15 +159,18 @@ class JournalCatalogue(Catalogue):
         """
 
         def used() -> Change | None:
-            row = self._row(name)
-            if row.number != number:
-                raise TopicUnknown(name)
-            return None if row.is_used else UsedTopic(name)
+            return None if self._row_with(name, number).is_used else UsedTopic(name)
 
         if used() is not None:
             # Before it is noted: that they are missing then is damage.
-            self._store.make(self.journals_of(self._row(name)))
+            self._store.make(self.journals_of(self._row_with(name, number)), number)
             self._change(used)
+
+    def _row_with(self, name: str, number: int) -> TopicRow:
+        row = self._row(name)
+        if row.number != number:
+            raise TopicUnknown(name)
+        return row
 
     def journals_of(self, row: TopicRow) -> str:
         """What the topic of a row is called in the store of its journals."""

@@ -49,6 +49,7 @@ class Room:
         self._clock = clock
         self._asked_us: int | None = None
         self._unread: deque[tuple[str, int]] = deque()
+        self._taken_bytes: Callable[[str, int], int] = lambda _topic, _partition: 0
         self.wanted_count = 0
 
     def begin(self, store: JournalStore, topics: Iterable[Topic]) -> None:
@@ -57,6 +58,8 @@ class Room:
         Args:
             topics: of a broker that is alone, those that were ever used.
         """
+        store.ask = self._asked
+        self._taken_bytes = store.taken_bytes
         for topic in topics:
             if topic.kind is TopicKind.CRON:
                 self._serve(topic.name).ring_all()  # its entries fire
@@ -66,9 +69,25 @@ class Room:
                     self._unread.append((topic.name, number))
         self._read_next()
 
+    def _asked(self, wanted: list[tuple[str, int]]) -> None:
+        """Partitions keep room of a log that they share with others: have them look."""
+        topics = {topic.journals: topic for topic in self._topics()}
+        for journals, number in wanted:
+            try:
+                # Nobody may have used it since the start. Of a broker that is alone, journals are
+                # called what the topic is.
+                topic = topics.get(journals) or self._serve(journals)
+            except DejaQError:  # it was deleted meanwhile, or the broker is stopping
+                continue
+            if number in topic.partitions.numbers:
+                topic.partitions[number].ring()
+
     def _read_next(self) -> None:
         while self._unread:
             name, number = self._unread.popleft()
+            # Once one partition of a shard is read, it is known which of the others take much.
+            if self._taken_bytes(name, number) <= OPEN_BYTES:
+                continue
             try:
                 reading = self._serve(name).look(number, lambda _: None)
             except DejaQError:  # it was deleted meanwhile, or the broker is stopping

@@ -7,11 +7,12 @@ See: broker.py, which makes one for each topic of the catalogue.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,10 +22,14 @@ from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.partition.partition import Duties, Partition
 from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest, Request
 from dejaqueue.broker.partition.worker import PartitionWorker
-from dejaqueue.broker.shard.backlog import Backlog, share_of
+from dejaqueue.broker.shard.allotment import Allotment
+from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.topic.allotment_queue import AllotmentQueue, DurableBacklog
+from dejaqueue.broker.topic.home_chore import HomeChore
+from dejaqueue.broker.topic.homes import Homes, TopicHome
 from dejaqueue.broker.topic.rates import Rates
 from dejaqueue.broker.topic.route import Route
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
@@ -54,7 +59,8 @@ class TopicPorts:
     """What a topic is served with, the same for all topics of a broker.
 
     Attributes:
-        worker_of: the worker of a partition, by the topic's name and the partition's number.
+        worker_of: the worker of a partition, by the topic's name and number and its own number.
+        homes: the way to what the shards of a topic agree on.
         opener: where journals are read; None = on the workers.
     """
 
@@ -62,7 +68,8 @@ class TopicPorts:
     clock: Clock
     settings: BrokerSettings
     threads: Threads
-    worker_of: Callable[[str, int], PartitionWorker]
+    worker_of: Callable[[str, int, int], PartitionWorker]
+    homes: Homes
     opener: Executor | None = None
 
 
@@ -104,12 +111,15 @@ class ServedTopic:
         dispatcher: its consumers.
         counting: what its partitions count together.
         rates: how fast its producers send.
+        allotment: what its partitions may hold.
+        allotment_queue: of a shard, batches that wait for more of it; None = it is no shard.
         route: how keys find their partition.
         turns: of who sends the same batch again.
+        home: what all shards of the topic agree on; None = this is not its first shard.
         partitions: by number; each is loaded when it is first used.
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
-        served_as, journals, number: as in Service.
+        served_as, journals, number, ownership: as in Service.
     """
 
     def __init__(
@@ -123,8 +133,11 @@ class ServedTopic:
         self.served_as = service.served_as
         self.journals = service.journals
         self.number = service.number
+        self.topic = topic
         self.shard = parse_shard(self.served_as)
-        self.topic = share_of(topic) if self.shard else topic
+        self.home: TopicHome | None = None
+        if self.shard is not None and self.shard[1] == 0:
+            self.home = TopicHome(lambda: self.topic, ports.clock, ports.homes)
         self.dispatcher = Dispatcher(
             _silence_us(ports.settings), self._wake, self._worker_of, self.ring_all
         )
@@ -134,14 +147,25 @@ class ServedTopic:
             ServedPartitions() if self.shard is None else ServedPartitions(*self.shard[1:])
         )
         self.rates = Rates()
+        self.allotment = Allotment(self.backlog, is_shard=self.shard is not None)
+        self.allotment_queue: AllotmentQueue | None = None
+        if self.shard is not None:
+            self.allotment_queue = AllotmentQueue(
+                self.served_as,
+                lambda: self.topic,
+                self.allotment,
+                ports.homes,
+                self._learn,
+                self.again,
+            )
         self.route = Route(service.partition_counts or (topic.partitions,))
         self.turns = Turns(self.again)
         self.claimed_dues: dict[int, dict[int, Int64s]] = defaultdict(dict)
         self._service = service
+        self.ownership = service.ownership
         self._ports = ports
         self._duties_of = duties_of
         self._workers: list[PartitionWorker] = []
-        self._used: Collection[int] | None = None
         self._again: Executor | None = None
         self._again_lock = threading.Lock()
         self._altering = threading.Lock()
@@ -154,9 +178,12 @@ class ServedTopic:
     def _add(self, number: int) -> None:
         """One more partition, with the next number that is served here."""
         ports, service = self._ports, self._service
-        worker = ports.worker_of(self.topic.name, number)
+        worker = ports.worker_of(self.topic.name, self.number, number)
         in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
         duties = self._duties_of(number)
+        if self.shard is not None and not self.partitions:
+            chores = (*duties.chores, HomeChore(self.served_as, self.dispatcher, ports.homes))
+            duties = replace(duties, chores=chores)
         core = PartitionCore(
             lambda: self.topic,
             number,
@@ -169,7 +196,7 @@ class ServedTopic:
         apart = worker.apart if ports.store.is_remote else None
         door = JournalDoor(
             lambda: self._open(number),
-            ownership=service.ownership,
+            ownership=self.ownership,
             listener=duties.listener,
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
@@ -180,7 +207,7 @@ class ServedTopic:
             door,
             apart or worker.committer,
             self.dispatcher,
-            self.backlog,
+            self.allotment,
             duties,
             service.ids_from,
         )
@@ -197,8 +224,9 @@ class ServedTopic:
         exclusive = self.topic.assignment is Assignment.EXCLUSIVE
         self.dispatcher.configure(
             exclusive=exclusive,
-            partition_count=len(self.partitions),
+            numbers=self.partitions.numbers,
             now_us=self._ports.clock.now_us(),
+            is_shard=self.shard is not None,
         )
 
     def alter(self, read: Callable[[], Topic | None]) -> None:
@@ -210,14 +238,14 @@ class ServedTopic:
         """
         with self._altering:
             topic = read()
-            if topic is not None and self.shard is not None:
-                topic = share_of(topic)
             if topic is None or topic == self.topic:
                 return
             for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
                 self._add(number)
             self.topic = topic
             self._share()
+            if self.allotment_queue is not None:
+                self.allotment_queue.begin_anew()
             if topic.partitions > self.route.count:
                 self.route = Route((*self.route.counts, topic.partitions))
         self.ring_all()
@@ -240,12 +268,49 @@ class ServedTopic:
 
     def assignments(self) -> dict[str, Any]:
         """Who has which partition: `assignment`, `partitions`, `standby`."""
-        shares = self.dispatcher.assignments(len(self.partitions))
+        shares = self.dispatcher.assignments(self.partitions.numbers)
         return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | shares
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""
         return sum((partition.backlog for partition in self.partitions), Backlog())
+
+    def check_owned(self) -> None:
+        """Raise why its journals are not this broker's any more, if they are not."""
+        refusal = self._service.ownership.refusal()
+        if refusal is not None:
+            raise refusal
+
+    def give_back(self, by: Backlog) -> Future[Backlog]:
+        """Keep less of what the shards of the topic may hold; what is kept."""
+        assert self.allotment_queue is not None, "a shard is asked"
+        return self.allotment_queue.give_back(by)
+
+    def _learn(self) -> Future[DurableBacklog]:
+        """Read all partitions; done when what was applied to them before is durable."""
+        learned: Future[DurableBacklog] = Future()
+        numbers = self.partitions.numbers
+        left = itertools.count(len(numbers) - 1, -1)
+
+        def note(core: PartitionCore) -> tuple[int, Backlog]:
+            core.backlog = core.live()
+            return core.commits.epoch, core.backlog
+
+        def noted(_: object) -> None:
+            if next(left):  # counts under the interpreter's lock
+                return
+            error = next((one.exception() for one in asked if one.exception() is not None), None)
+            if error is not None:
+                learned.set_exception(error)
+                return
+            found = [one.result() for one in asked]
+            live = sum((backlog for _, backlog in found), Backlog())
+            learned.set_result(DurableBacklog(found[0][0], live))
+
+        asked = [self.change(number, note) for number in numbers]
+        for one in asked:
+            one.add_done_callback(noted)
+        return learned
 
     def submit(self, partition_number: int, request: Request) -> None:
         """Leave a request for a partition."""
@@ -273,9 +338,7 @@ class ServedTopic:
         partition = self.partitions[partition_number]
         if partition.loaded or self.dispatcher.waiting.was_used(partition_number):
             return True
-        if self._used is None:  # nobody else makes journals of this topic while it is served
-            self._used = self._ports.store.used_partitions(self.journals)
-        return self._used is None or partition_number in self._used
+        return self._ports.store.was_used(self.journals, partition_number)
 
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]
@@ -320,12 +383,17 @@ class ServedTopic:
         read = [partition for partition in self.partitions if partition.was_read]
         return {partition.number: partition.core.engine.next_sequence for partition in read}
 
-    def close(self, close_one: Callable[[Partition], None]) -> None:
-        """Run a function on every partition, and wait for all, for CLOSE_SECONDS_MAX at most."""
-        self.begin_close(close_one)
+    def close(
+        self, close_one: Callable[[Partition], None], seconds_max: float | None = None
+    ) -> None:
+        """Run a function on every partition, and wait for all, for `seconds_max` at most; None =
+        CLOSE_SECONDS_MAX."""
+        self.begin_close(close_one, seconds_max)
         self.wait_closed()
 
-    def begin_close(self, close_one: Callable[[Partition], None]) -> None:
+    def begin_close(
+        self, close_one: Callable[[Partition], None], seconds_max: float | None = None
+    ) -> None:
         """Run a function on every partition, on its worker; beside it if the journal is on a
         server: there it may hang, and the worker has other partitions."""
         if self._again is not None:
@@ -335,10 +403,11 @@ class ServedTopic:
             done: Future[None] = self._ports.threads.future()
             self._closings.append(done)
             worker.call(partial(self._close_one, worker, partition, close_one, done))
-        self._close_until_us = self._ports.clock.now_us() + round(CLOSE_SECONDS_MAX * 1_000_000)
+        seconds = CLOSE_SECONDS_MAX if seconds_max is None else seconds_max
+        self._close_until_us = self._ports.clock.now_us() + round(seconds * 1_000_000)
 
     def wait_closed(self) -> None:
-        """Wait for what `begin_close` has begun, until CLOSE_SECONDS_MAX after that."""
+        """Wait for what `begin_close` has begun, so long as was said there."""
         for done in self._closings or ():
             left_us = max(self._close_until_us - self._ports.clock.now_us(), 0)
             try:

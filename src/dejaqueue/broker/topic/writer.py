@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,10 @@ from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.partition.requests import RenameRequest, Request, SettleRequest
 from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.shard.entries import hash_column, text_column, words
+from dejaqueue.broker.topic.allotment_queue import Producer, Waiter
 from dejaqueue.broker.topic.growth import find_old_homes
 from dejaqueue.broker.topic.joined_reply import JoinedReply
+from dejaqueue.broker.topic.rates import name_of
 from dejaqueue.broker.topic.route import split_rows
 from dejaqueue.broker.topic.routing import Batch, Router
 from dejaqueue.broker.topic.served_topic import ServedTopic
@@ -64,6 +67,11 @@ class Writer:
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._router = Router(topic, 0 if stream.producer else next(self._spread), self._put)
 
+    @property
+    def topic(self) -> ServedTopic:
+        """What it writes to."""
+        return self._topic
+
     def check_schema(self, schema: pa.Schema) -> None:
         """Raise BadRequest if batches of this schema can't be what the stream is for."""
         check_schema(self._stream.op, schema)
@@ -90,8 +98,9 @@ class Writer:
     def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
         topic = self._topic.topic
         columns = check_send(batch, topic, self._clock.utc_ms())
-        rates, now_us = self._topic.rates, self._clock.now_us()
-        rates.check(topic, self._sender.name, self._stream.producer, columns.rows, now_us)
+        name, producer = self._sender.name, name_of(self._stream.producer)
+        if self._topic.allotment_queue is None:
+            self._topic.rates.check(topic, name, producer, columns.rows, self._clock.now_us())
         if self._topic.shard is not None and columns.partitions is not None:
             for partition in np.unique(columns.partitions).tolist():
                 self._topic.partitions.check("partition", partition)
@@ -99,7 +108,28 @@ class Writer:
         if self._sender.name:
             rows = np.zeros(columns.rows, dtype=np.int32)
             senders = Words((self._sender.name,), rows)
-        self._send(number, columns, senders, reply)
+        self._admit(number, columns, senders, reply, (name, producer))
+
+    def _admit(
+        self,
+        number: int,
+        columns: SendColumns,
+        senders: Words | None,
+        reply: ReplyTo,
+        producer: Producer | None = None,
+    ) -> None:
+        """Send it, as soon as the shards of the topic may take as much; `producer`: for whose rate
+        it counts."""
+        queue = self._topic.allotment_queue
+        if queue is None:
+            self._send(number, columns, senders, reply)
+            return
+        send = partial(self._send_again, number, columns, senders, reply)
+
+        def refuse(error: DejaQError) -> None:
+            reply(Reply(number, columns.rows, error=error))
+
+        queue.admit(Waiter(columns.rows, columns.payload_bytes, producer, send, refuse))
 
     def submit_columns(
         self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
@@ -107,9 +137,17 @@ class Writer:
         """Take a batch that was checked before, of these senders' messages; also on a worker's
         thread. `reply` as for `submit`."""
         if self._topic.route.has_grown:  # partitions may have to be asked
-            self._topic.again(lambda: self._send_again(number, columns, senders, reply))
+            self._topic.again(lambda: self._admit_again(number, columns, senders, reply))
         else:
-            self._send_again(number, columns, senders, reply)
+            self._admit_again(number, columns, senders, reply)
+
+    def _admit_again(
+        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+    ) -> None:
+        try:
+            self._admit(number, columns, senders, reply)
+        except DejaQError as error:
+            reply(Reply(number, columns.rows, error=error))
 
     def _send_again(
         self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo

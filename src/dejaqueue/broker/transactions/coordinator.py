@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic.peers import ASK, TELL, Peers
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions import home
 from dejaqueue.broker.transactions.home import RETRY_MS, Decision
 from dejaqueue.broker.transactions.names import Participant, TransactionName
-from dejaqueue.broker.transactions.peers import ASK, TELL, Peers
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.errors import (
     BadRequest,
@@ -38,9 +38,9 @@ class Coordinator:
     """Tells decisions, and asks for them.
 
     Args:
-        served: the served topic of a name, or TopicUnknown, or Elsewhere.
-        has: whether there is such a partition, served here or not. Raises Refused: it cannot take
-            part.
+        served: the served topic, or shard, of a name, or TopicUnknown, or Elsewhere.
+        has: whether there is such a partition, served here or not.
+        shard_of: what is served with a partition of a topic: the topic, or a shard of it.
         peers: the way to other brokers of a cluster; None = there is none.
     """
 
@@ -48,10 +48,12 @@ class Coordinator:
         self,
         served: Callable[[str], ServedTopic],
         has: Callable[[str, int], bool],
+        shard_of: Callable[[str, int], str],
         peers: Callable[[], Peers | None] = lambda: None,
     ) -> None:
         self.served = served
         self.has = has
+        self._shard_of = shard_of
         self._peers = peers
         self._lock = threading.Lock()
         # Under the lock.
@@ -235,7 +237,7 @@ class Coordinator:
 
     def served_partition(self, topic: str, partition: int) -> ServedTopic:
         """The served topic with this partition. Raises TopicUnknown, Elsewhere, Unavailable."""
-        served = self.served(topic)
+        served = self.served(self._shard_of(topic, partition))
         if partition not in served.partitions:  # it was added elsewhere just now
             raise Unavailable(f"partition {partition} of topic {topic} is being made", 50)
         return served

@@ -17,6 +17,7 @@ that it was aborted: its own time never goes back, so no later commit can be let
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,8 @@ from typing import Any
 
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
+from dejaqueue.broker.topic.peers import ASK
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions import home
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.home import Decision
@@ -35,7 +38,6 @@ from dejaqueue.broker.transactions.names import (
     check_participants,
     family_of,
 )
-from dejaqueue.broker.transactions.peers import ASK
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Stage
@@ -49,10 +51,15 @@ class Transactions:
     Args:
         coordinator: does it.
         clock: says when a transaction begins.
+        begins: what of a topic is served here, for the home of a new transaction. Raises
+            TopicUnknown, Elsewhere.
     """
 
-    def __init__(self, coordinator: Coordinator, clock: Clock) -> None:
+    def __init__(
+        self, coordinator: Coordinator, clock: Clock, begins: Callable[[str], ServedTopic]
+    ) -> None:
         self.coordinator = coordinator
+        self._begins = begins
         self._clock = clock
         self._turn = itertools.count()
 
@@ -84,11 +91,12 @@ class Transactions:
             raise BadRequest("branched", "true or false", branched)
         is_epoch = query is not None or epoch is not None
         family, partition = family_of(sender), 0
-        count = len(self.coordinator.served(topic).partitions)
-        if is_epoch:
+        if is_epoch:  # what a query committed is known in one place
+            self.coordinator.served_partition(topic, 0)
             family = family_of(sender, *check_epoch(query, epoch))
         else:
-            partition = next(self._turn) % count
+            numbers = self._begins(topic).partitions.numbers
+            partition = numbers[next(self._turn) % len(numbers)]
         high = limits.BRANCHED_MS_MAX if branched or is_epoch else limits.TRANSACTION_MS_MAX
         if not isinstance(timeout_ms, int) or isinstance(timeout_ms, bool):
             raise BadRequest("timeout_ms", "a whole number of milliseconds", timeout_ms)
@@ -171,13 +179,13 @@ class Transactions:
     def undecided(self, topic: str) -> list[dict[str, Any]]:
         """The transactions that have something staged in a topic, oldest first. Blocks."""
         served = self.coordinator.served(topic)
-        looks = [
-            served.look(number, lambda core: core.engine.staged())
+        looks = {
+            number: served.look(number, lambda core: core.engine.staged())
             for number in served.partitions.numbers
-        ]
+        }
         now_ms = self._clock.utc_ms()
         rows = []
-        for number, look in enumerate(looks):
+        for number, look in looks.items():
             for text, (until_ms, messages, acks) in look.result().items():
                 name = TransactionName.parse(text)
                 row = {"transaction": text, "partition": number, "age_ms": now_ms - name.began_ms}

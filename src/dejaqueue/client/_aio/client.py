@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 from dejaqueue.client import tracing
 from dejaqueue.client._aio import waiting
@@ -29,7 +29,8 @@ from dejaqueue.client._aio.letters import AsyncLetters
 from dejaqueue.client._aio.producer import AsyncProducer
 from dejaqueue.client._aio.transaction import AsyncTransaction
 from dejaqueue.client.browsing import tags_of
-from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.connection_watch import OnConnection
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.work import WorkOptions, check_concurrency, prefetch_of
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
@@ -37,6 +38,7 @@ from dejaqueue.client.results import SendResult
 from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
+from dejaqueue.client.stats import BrokerStats, TopicStats
 from dejaqueue.client.topic_settings import LiveSettings, TopicSettings
 from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
@@ -61,6 +63,8 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         retry_ms_max: how long a call that finds no broker is tried again, milliseconds.
         transport: another way to a broker than Flight; `url` is not used then.
         clock: the clock to measure the broker's against; for tests.
+        on_connection: called with a ConnectionChange when the connection is lost, and when it is
+            found again; on a thread of its own, one change after the other.
 
     Example:
         >>> async def main():                                          # doctest: +SKIP
@@ -82,19 +86,21 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         retry_ms_max: int = 30_000,
         transport: Transport | None = None,
         clock: Clock | None = None,
+        on_connection: OnConnection | None = None,
     ) -> None:
         if transport is None:
             # Imported late: who brings a transport of its own does not load gRPC.
             from dejaqueue.client.routed_transport import connect
 
-            transport = connect(url, api_key, tls)
-            self._where = url
+            transport, where = connect(url, api_key, tls), url
         else:
-            self._where = type(transport).__name__
-        self._core = ClientCore(transport, name, retry_ms_max, clock)
+            where = type(transport).__name__
+        self._core = ClientCore(
+            transport, name, retry_ms_max, clock, where=where, on_connection=on_connection
+        )
 
     def __repr__(self) -> str:
-        return self._core.shown(type(self).__name__, self._where)
+        return self._core.shown(type(self).__name__)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -211,9 +217,23 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         """The entries of a cron topic: what fires when."""
         return AsyncCron(self._core.transport, check_topic_name(topic))
 
-    async def stats(self, topic: str | None = None) -> dict[str, Any]:
-        """Counts and rates of the broker, or of one topic."""
-        return await self._action("stats", {} if topic is None else {"topic": topic})
+    @overload
+    async def stats(self, topic: str) -> TopicStats: ...
+
+    @overload
+    async def stats(self, topic: None = None) -> BrokerStats: ...
+
+    @overload
+    async def stats(self, topic: str | None) -> TopicStats | BrokerStats: ...
+
+    async def stats(self, topic: str | None = None) -> TopicStats | BrokerStats:
+        """Counts of the broker, or of one topic. Raises TopicUnknown.
+
+        Returns:
+            `TopicStats` of a topic; `BrokerStats` of the broker, with those of all its topics.
+        """
+        answer = await self._action("stats", {} if topic is None else {"topic": topic})
+        return BrokerStats.from_answer(answer) if topic is None else TopicStats.from_answer(answer)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -314,7 +334,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         self,
         topic: str,
         *,
-        batch_rows: int = 1_000,
+        batch_rows: int = 4_000,
         linger_ms: float = 5,
         window: int = 32,
         acks: str = "all",
@@ -323,7 +343,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
 
         Args:
             topic: where to.
-            batch_rows: a batch goes out when it has this many messages …
+            batch_rows: a batch goes out when it has this many messages, or 8 MiB of payloads …
             linger_ms: … or this long after its first one; 0 = each message alone.
             window: batches on their way at most, up to 128 (rule 10).
             acks: as for `send_batch`.
@@ -379,6 +399,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         lease_ms: int = 0,
         auto_extend: bool = True,
         auto_ack: bool = False,
+        until_settled: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -391,6 +412,8 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         Args:
             topic: whose messages.
             prefetch: messages on their way or held ahead, at most.
+            until_settled: `prefetch` counts a message until it is settled, and not only until it is
+                handed over: what is at work counts. For long work that others could begin.
             lease_ms: how long a message is this consumer's; 0 = as the topic says.
             auto_extend: leases are extended for as long as the consumer is open.
             auto_ack: messages are done when they are sent here: at most once, and what is on its
@@ -414,7 +437,9 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
         )
-        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        settings = ConsumeSettings(
+            prefetch, auto_extend, self._core.retry_ms_max, max_messages, until_settled
+        )
         core = self._core.consumer(stream, settings)
         return AsyncConsumer(core, rows_max, idle_ms, max_messages)
 
@@ -427,6 +452,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         lease_ms: int = 0,
         auto_extend: bool = True,
         auto_ack: bool = False,
+        until_settled: bool = False,
         name: str = "",
         idle_ms: int | None = None,
         max_messages: int | None = None,
@@ -449,7 +475,9 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             tags_all=tags_of("tags_all", tags_all),
             tags_none=tags_of("tags_none", tags_none),
         )
-        settings = ConsumeSettings(prefetch, auto_extend, self._core.retry_ms_max, max_messages)
+        settings = ConsumeSettings(
+            prefetch, auto_extend, self._core.retry_ms_max, max_messages, until_settled
+        )
         core = self._core.consumer(stream, settings)
         return AsyncBatchConsumer(core, batch_rows, idle_ms, max_messages)
 

@@ -30,10 +30,10 @@ from dejaqueue.client.consuming.messages import (
     MessageFields,
     rows_from,
 )
-from dejaqueue.client.consuming.settle_batches import ACKED, Fate
+from dejaqueue.client.consuming.settle_batches import ACKED, Fate, nack_fate
 from dejaqueue.client.consuming.work import check_concurrency, story_of, summary_of
 from dejaqueue.client.results import Settled
-from dejaqueue.client.sending.inputs import delay_ms_of, int64s_of, reason_of
+from dejaqueue.client.sending.inputs import delay_ms_of, int64s_of
 from dejaqueue.client.shards.consuming import TopicCore
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.model import RowStatus
@@ -63,14 +63,6 @@ def _only(answer: Settled | None) -> RowStatus | None:
     return None if answer is None else answer.only()
 
 
-def _fate(delay: timedelta | float | None, reason: str, dead: bool) -> Fate:
-    """What a nack says. Raises BadRequest."""
-    if dead and delay is not None:
-        raise BadRequest("delay", "none for a message that dies now", delay)
-    delay_ms = -1 if delay is None else delay_ms_of(delay)
-    return SettleOp.NACK, delay_ms, reason_of(reason), dead
-
-
 def _lease_ms(seconds: timedelta | float) -> int:
     lease_ms: int = check_lease(delay_ms_of(seconds, "extend"))
     return lease_ms
@@ -83,31 +75,38 @@ class AsyncMessage(MessageFields):
     __slots__ = ()
 
     @overload
-    async def ack(self, *, wait: Literal[True] = True) -> RowStatus: ...
+    async def ack(self, *, wait: Literal[False] | None = None) -> None: ...
 
     @overload
-    async def ack(self, *, wait: Literal[False]) -> None: ...
+    async def ack(self, *, wait: Literal[True]) -> RowStatus: ...
 
     @overload
-    async def ack(self, *, wait: bool) -> RowStatus | None: ...
+    async def ack(self, *, wait: bool | None) -> RowStatus | None: ...
 
-    async def ack(self, *, wait: bool = True) -> RowStatus | None:
+    async def ack(self, *, wait: bool | None = None) -> RowStatus | None:
         """It is done: never deliver it again (rule 6).
 
+        Acks are sent together within a millisecond, and do not wait for each other. They are
+        durable when the consumer has been closed, or its iteration has ended, without an error: an
+        ack that fails (no broker in time, a key that ended) is raised by the next call, or by
+        closing. Of one whose lease had ended (rule 4) nobody is told, unless `wait` is True.
+
         Args:
-            wait: True = return when that is durable, with its status: OK, or LEASE_LOST when the
-                lease had ended (rule 4). An ack whose connection broke is sent again: then
-                LEASE_LOST may also mean that the first one was carried out. False = return None
-                at once; acks are sent together within a millisecond, and an error surfaces at a
-                later call.
+            wait: True = return when it is durable, with its status: OK, or LEASE_LOST when the
+                lease had ended. An ack whose connection broke is sent again: then LEASE_LOST may
+                also mean that the first one was carried out. False = never wait, but while very
+                much is on its way. None = wait where nothing would tell of an error (the iteration
+                has ended), and where the broker is in this process.
         """
         columns = self._columns
         self._handled()
-        if not wait:
-            columns.core.raise_error()
-            columns.core.settle_together(ACKED, columns.rows.lease, self.id, self.attempt)
+        if wait is None and columns.core.waits:
+            await _settle(columns.core, SettleOp.ACK, self._row(), wait=True)
             return None
-        return _only(await _settle(columns.core, SettleOp.ACK, self._row(), wait))
+        if not wait:
+            await self._settle_soon(ACKED)
+            return None
+        return _only(await _settle(columns.core, SettleOp.ACK, self._row(), wait=True))
 
     @overload
     async def nack(
@@ -156,13 +155,12 @@ class AsyncMessage(MessageFields):
                 says, which is at once unless the topic has one.
             reason: why, for the dead letter; cut after 1,024 bytes.
             dead: it dies now, however often it was delivered.
-            wait: as for `ack`.
+            wait: True = return when that is durable, with its status; False = as for `ack`.
         """
-        columns, fate = self._columns, _fate(delay, reason, dead)
+        columns, fate = self._columns, nack_fate(delay, reason, dead)
         self._handled()
         if not wait:
-            columns.core.raise_error()
-            columns.core.settle_together(fate, columns.rows.lease, self.id, self.attempt)
+            await self._settle_soon(fate)
             return None
         return _only(await _settle_as(columns.core, fate, self._row(), wait))
 
@@ -182,6 +180,14 @@ class AsyncMessage(MessageFields):
         core, lease_ms = self._columns.core, _lease_ms(seconds)
         return _only(await _settle(core, SettleOp.EXTEND, self._row(), wait, lease_ms))
 
+    async def _settle_soon(self, fate: Fate) -> None:
+        """Settle it, and wait for no answer but where too many are missing."""
+        columns = self._columns
+        columns.core.raise_error()
+        answer = columns.core.settle_together(fate, columns.rows.lease, self.id, self.attempt)
+        if answer is not None:
+            await waiting.run(answer.exception)  # it is noted, and raised by the next call
+
 
 class AsyncMessageBatch(BatchFields):
     """Received messages in columns, acked together."""
@@ -196,7 +202,7 @@ class AsyncMessageBatch(BatchFields):
     async def ack(self, *, wait: bool) -> Settled | None: ...
 
     async def ack(self, *, wait: bool = True) -> Settled | None:
-        """All of them are done. See `AsyncMessage.ack`."""
+        """All of them are done. See `AsyncMessage.ack`; of a batch it waits unless told not to."""
         self._handled()
         return await _settle(self._core, SettleOp.ACK, self._rows, wait)
 
@@ -239,7 +245,7 @@ class AsyncMessageBatch(BatchFields):
         wait: bool = True,
     ) -> Settled | None:
         """None of them could be done: deliver them again, or no more. See `AsyncMessage.nack`."""
-        fate = _fate(delay, reason, dead)
+        fate = nack_fate(delay, reason, dead)
         self._handled()
         return await _settle_as(self._core, fate, self._rows, wait)
 

@@ -1,8 +1,8 @@
 """The producer of the asynchronous client: gathers messages into batches, many on their way.
 
 Room: client. The source of _sync/producer.py (scripts/generate_sync_client.py): change this one.
-Holds: a batch goes out when it has `batch_rows` messages or `linger_ms` after its first one; at
-most `window` batches are on their way; every future ends.
+Holds: a batch goes out when it has `batch_rows` messages or about 8 MiB of payloads, or `linger_ms`
+after its first one; at most `window` batches are on their way; every future ends.
 See: client/link.py for retries (rule 10); sending/gather.py for how a bad message is told apart.
 """
 
@@ -23,7 +23,7 @@ from dejaqueue.client.link import WriteLink
 from dejaqueue.client.results import SendResult
 from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.gather import VARIANTS, Gathered, RowSender
-from dejaqueue.client.sending.inputs import batches_of
+from dejaqueue.client.sending.inputs import BYTES_MAX, batches_of
 from dejaqueue.client.sending.sent import AwaitableFuture, Sent, joined, row_of
 from dejaqueue.clock import Clock
 from dejaqueue.errors import Unavailable
@@ -137,7 +137,9 @@ class AsyncProducer:
                     self._linger_later(collecting, gathered)
             index = len(gathered.rows)
             gathered.rows.append(row)
-            if index + 1 >= self._batch_rows or self._linger_ms <= 0:
+            gathered.byte_count += len(row[0])
+            is_full = index + 1 >= self._batch_rows or gathered.byte_count >= BYTES_MAX
+            if is_full or self._linger_ms <= 0:
                 full, collecting.open = gathered, None
         if full is not None:
             await waiting.acquire(collecting.sender.link.window)

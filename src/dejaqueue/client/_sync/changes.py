@@ -6,10 +6,12 @@ See: client/changes.py for the columns; browse.py for changes by filter; rule 9.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import overload
 
 from dejaqueue.client._sync import waiting
 from dejaqueue.client.changes import Change
+from dejaqueue.client.consuming.settle_batches import nack_fate
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.results import Settled
 from dejaqueue.model import RowStatus
@@ -144,3 +146,30 @@ class Changes:
         named = {"id": id, "ids": ids, "key": key, "keys": keys}
         settled = waiting.run(self._core.cancel, topic, named, if_due)
         return settled if ids is not None or keys is not None else settled.only()
+
+    def nack(
+        self,
+        topic: str,
+        *,
+        ids: object,
+        attempts: object,
+        delay: timedelta | float | None = None,
+        reason: str = "",
+        dead: bool = False,
+    ) -> Settled:
+        """Give back messages that another consumer holds, and that is known to be gone: who looks
+        after it need not wait until its leases end.
+
+        Args:
+            topic: whose messages.
+            ids, attempts: a column of each: which deliveries are meant.
+            delay, reason, dead: as for `Message.nack`.
+
+        Returns:
+            A status per row: OK, or LEASE_LOST: that delivery was settled, or its lease is over.
+
+        Raises:
+            Unavailable: as for `move`.
+        """
+        fate = nack_fate(delay, reason, dead)
+        return waiting.run(self._core.nack, topic, ids, attempts, fate)

@@ -13,32 +13,33 @@ while something is sent, nor while a callback runs.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.client.alarm import Alarm, Appointment
+from dejaqueue.client.connection_watch import ConnectionWatch
 from dejaqueue.client.consuming import undecodable
 from dejaqueue.client.consuming.clock_offset import ClockOffset
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.extending import Extender
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.consuming.settle_batches import Fate, SettleBatches
+from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink, backoff_ms
-from dejaqueue.client.results import by_row
 from dejaqueue.client.sending.sent import done_already
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.log_rate import LogRate
-from dejaqueue.schema import messages
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, SettleOp
@@ -52,24 +53,6 @@ PINGS_EARLY_MS = (20, 60, 150, 400)
 SILENT_MS_MAX = 10_000
 """How long pings may stay unanswered before the broker counts as out of reach."""
 _refusals = LogRate(10, 60)
-_OPS = {SettleOp.ACK: "ack", SettleOp.NACK: "nack", SettleOp.EXTEND: "extend"}
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumeSettings:
-    """What a consumer is, beside its stream.
-
-    Attributes:
-        prefetch: rows on their way or held, at most.
-        auto_extend: leases are extended until their rows are settled.
-        retry_ms_max: how long to look for a broker after the stream broke.
-        rows_max: rows to take in all; no more are asked for. None = no limit.
-    """
-
-    prefetch: int
-    auto_extend: bool
-    retry_ms_max: int
-    rows_max: int | None = None
 
 
 class ConsumeCore:
@@ -83,6 +66,7 @@ class ConsumeCore:
         clock: Clock,
         alarm: Alarm,
         link_for: Callable[[WriteStream], WriteLink],
+        watch: ConnectionWatch,
     ) -> None:
         self.stream = stream.check()
         self.clock = clock
@@ -96,6 +80,7 @@ class ConsumeCore:
         self._transport = transport
         self._settings = settings
         self._link_for = link_for
+        self._watch = watch
         self._mutex = threading.Lock()
         self._holder = Holder()
         self._leases = Extender(self._mutex, clock, alarm, self.offset, self._ask_to_extend)
@@ -108,7 +93,6 @@ class ConsumeCore:
         self._open_rows = 0  # of them not settled
         self._draining = False  # nothing is handed over any more, but may still be settled
         self._ring_loop: Callable[[], None] | None = None
-        self._error: DejaQError | None = None
         self._fatal: DejaQError | None = None
         self._stop = Wake()
         self._opened = self._closed = False
@@ -116,7 +100,7 @@ class ConsumeCore:
         self._pings = self._answered_us = self._until_us = 0
         self._failures = 0  # attempts to open a stream since one was answered on
         self._together = SettleBatches(alarm, self._send_together)
-        self._unanswered: set[Future[Reply]] = set()
+        self._settling = Settling(stream.topic, link_for, self._ring)
 
     # --- the stream ----------------------------------------------------------------------------
 
@@ -143,6 +127,7 @@ class ConsumeCore:
                 return self._connect_once()
             except Unavailable as unavailable:
                 wrong = unavailable
+                self._lost(wrong)
             except DejaQError as refused:
                 return self._end(refused)
         return None
@@ -153,6 +138,8 @@ class ConsumeCore:
             generation = self._generation
             self.offset.forget()
             self._credit = self._settings.prefetch - self._holder.rows
+            if self._settings.until_settled:
+                self._credit -= self._open_rows
             wanted = 0 if self._draining else self._grant()
         channel = self._transport.open_consume(
             self.stream,
@@ -227,6 +214,7 @@ class ConsumeCore:
             if generation == self._generation:
                 self.offset.add_pong(pong.client_us, now_us, pong.broker_us)
                 self._answered_us, self._failures = now_us, 0
+        self._watch.found(self, self.stream.topic)
         self._ring()  # what is held may be due a little earlier than was thought
 
     def _on_end(self, generation: int, error: DejaQError | None) -> None:
@@ -236,10 +224,16 @@ class ConsumeCore:
             self._channel = None
             self._on_way = 0
         if error is None or isinstance(error, Unavailable):
+            self._lost(error)
             reopen = partial(self._connect, error)
             threading.Thread(target=reopen, name="dejaq-reopen", daemon=True).start()
         else:
             self._end(error)
+
+    def _lost(self, error: DejaQError | None) -> None:
+        """Tell that there is no broker; one that says who serves the topic now is there."""
+        if not isinstance(error, Elsewhere):
+            self._watch.lost(self, self.stream.topic, error or "the broker ended the stream")
 
     def _end(self, error: DejaQError) -> None:
         """No stream can be had: what is held is still handed over, then this is raised."""
@@ -309,7 +303,9 @@ class ConsumeCore:
                 returned += len(found.ids)
                 if found.lease.end_ms * 1000 > self.offset.broker_us(now_us):
                     self._taken += len(found.ids)
-                    self._open_rows += 0 if self.stream.auto_ack else len(found.ids)
+                    if not self.stream.auto_ack:
+                        self._open_rows += len(found.ids)
+                        returned -= len(found.ids) if self._settings.until_settled else 0
                     break
                 found.lease.rows_open -= len(found.ids)  # too late: it is delivered again
         if returned:
@@ -330,7 +326,9 @@ class ConsumeCore:
             self._credit += rows
             channel = self._channel
             coming = self._on_way + self._holder.rows
-            if channel is None or (coming and self._credit * 4 < self._settings.prefetch):
+            if self._draining or channel is None:
+                return
+            if coming and self._credit * 4 < self._settings.prefetch:
                 return
             granted = self._grant()
         if granted > 0:
@@ -395,6 +393,8 @@ class ConsumeCore:
             number = self._next_number()
             by_lease = rows.is_whole and lease.generation == self._generation
             finished = self._draining and self._open_rows <= 0
+        if lease.lease_id >= 0 and op is not SettleOp.EXTEND:
+            self._let_go(count)
         if by_lease:
             settle = Settle(op, number, lease.partition, lease.lease_id, argument_ms)
         else:
@@ -403,14 +403,7 @@ class ConsumeCore:
             )
         if reason or dead:
             settle = replace(settle, reason=reason, dead=dead)
-        answer: Future[Reply] = Future()
-        answer.set_running_or_notify_cancel()  # a caller that gives up does not undo the settle
-        self._unanswered.add(answer)
-        answer.add_done_callback(self._unanswered.discard)
-        if channel is None:
-            self._settle_elsewhere(settle, rows, answer)
-        else:
-            channel.settle(settle).add_done_callback(partial(self._settled, settle, rows, answer))
+        answer = self._settling.send(settle, rows, channel)
         if finished:
             self.abandon()
         return answer
@@ -422,48 +415,14 @@ class ConsumeCore:
                 self._leases.settled(rows.lease, len(rows.ids))
                 self._open_rows -= len(rows.ids)
             finished = self._draining and self._open_rows <= 0
+        self._let_go(len(rows.ids))
         if finished:
             self.abandon()
 
-    def _settled(
-        self, settle: Settle, rows: Slice, answer: Future[Reply], reply: Future[Reply]
-    ) -> None:
-        wrong = reply.exception()
-        if wrong is None:
-            result = reply.result()
-            if result.error is None:
-                answer.set_result(by_row(result, len(rows.ids)))
-                return
-            wrong = result.error
-        if isinstance(wrong, Unavailable) and not self._closed:
-            self._settle_elsewhere(settle, rows, answer)
-        else:
-            answer.set_exception(wrong)
-
-    def _settle_elsewhere(self, settle: Settle, rows: Slice, answer: Future[Reply]) -> None:
-        """Settle by (id, attempt) on a stream of its own: right on any connection (rule 4)."""
-        topic, argument_ms, dead = self.stream.topic, settle.argument_ms, settle.dead
-        stream = WriteStream(
-            topic, _OPS[settle.op], argument_ms=argument_ms, reason=settle.reason, dead=dead
-        )
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(rows.ids, pa.int64()), pa.array(rows.attempts, pa.uint16())],
-            schema=messages.SETTLE,
-        )
-
-        def copy(reply: Future[Reply]) -> None:
-            wrong = reply.exception()
-            if wrong is not None:
-                answer.set_exception(wrong)
-            else:
-                answer.set_result(reply.result())
-
-        try:
-            sent = self._link_for(stream).send_in_window(batch, wait=False)
-        except DejaQError as wrong:  # closed meanwhile, say: callers get the error
-            answer.set_exception(wrong)
-        else:
-            sent.add_done_callback(copy)
+    def _let_go(self, rows: int) -> None:
+        """Rows that were handed over are settled, or will be by others."""
+        if self._settings.until_settled:
+            self._return_credit(rows)
 
     def settle_behind(
         self,
@@ -476,7 +435,7 @@ class ConsumeCore:
     ) -> None:
         """As `settle`; nobody waits, and an error surfaces at a later call."""
         answer = self.settle(op, rows, argument_ms, reason=reason, dead=dead)
-        answer.add_done_callback(self._note)
+        self._settling.note(answer)
 
     def refuse_last(self, rows: Slice, reason: str) -> None:
         """Nack what was taken last, as the consumer closes; and do not be given it again."""
@@ -486,38 +445,44 @@ class ConsumeCore:
             channel.credit(0)
         self.settle_behind(SettleOp.NACK, rows, -1, reason=reason)
 
-    def _note(self, answer: Future[Reply]) -> None:
-        wrong = answer.exception()
-        if isinstance(wrong, DejaQError) and not self._closed:
-            self._error = self._error or wrong
-            self._ring()
+    def settle_together(
+        self, fate: Fate, lease: Lease, message_id: int, attempt: int
+    ) -> Future[Reply] | None:
+        """Ack or nack one message together with others, within a millisecond.
 
-    def settle_together(self, fate: Fate, lease: Lease, message_id: int, attempt: int) -> None:
-        """Ack or nack one message together with others, within a millisecond."""
+        Returns:
+            What to wait for before more is settled; None = nothing, little is on its way.
+        """
         if self.stream.auto_ack:
-            done_already(fate[0], 1)
-            return
+            return None
         with self._mutex:
             lease.rows_open -= 1
         self._together.add(fate, message_id, attempt)
+        return self._settling.oldest_of_many()
 
     def _send_together(self, fate: Fate, rows: Slice) -> None:
         op, argument_ms, reason, dead = fate
         with self._mutex:
             self._open_rows -= len(rows.ids)  # not before: with the last one it may close
+        self._let_go(len(rows.ids))
         self.settle_behind(op, rows, argument_ms, reason=reason, dead=dead)
+
+    @property
+    def waits(self) -> bool:
+        """Acks are waited for unless somebody says otherwise: no later call would raise what went
+        wrong behind, or the broker is in this process, maybe with a clock that stands still."""
+        return self._draining or self.is_over or self.offset.shared
 
     def raise_error(self) -> None:
         """Raise what went wrong behind since the last call, if anything did."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        self._settling.raise_error()
 
     def skip(self, lease: Lease, rows: int) -> None:
         """Rows that were taken are not handed over: their lease has ended."""
         with self._mutex:
             lease.rows_open -= rows
             self._open_rows -= rows
+        self._let_go(rows)
 
     def _give_back(self, rows: Slice) -> None:
         """Rows that nobody will take: the broker may lease them to others when they are due."""
@@ -570,19 +535,20 @@ class ConsumeCore:
     def close(self) -> None:
         """Send acks that wait, give back what was not handed over. Blocks; twice is fine."""
         self._together.flush()
-        for answer in list(self._unanswered):
-            answer.exception()
+        self._settling.wait()
         with self._mutex:
             held = self._holder.take_all()
         if held is not None:
             self._give_back(held)
         with self._mutex:
             first, self._closed = not self._closed, True
+            self._settling.close()
             self.is_over = True
             channel, self._channel = self._channel, None
             self._leases.close()
             if self._pinging is not None:
                 self._pinging.cancel()
+        self._watch.forget(self)
         self._stop.ring()
         if first and channel is not None:
             if self.lateness.has_news:
@@ -592,9 +558,6 @@ class ConsumeCore:
 
     def abandon(self) -> None:
         """Nobody needs the consumer any more: close it, on another thread."""
-        if not self._opened or self._closed:
-            return
-        try:
+        # While the interpreter ends no thread starts: the broken connection tells the broker.
+        if self._opened and not self._closed and not sys.is_finalizing():
             threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
-        except RuntimeError:
-            return  # the interpreter ends: the broken connection will tell the broker

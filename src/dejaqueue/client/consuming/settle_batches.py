@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeAlias
 
 import numpy as np
 
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.consuming.holding import Slice, rows_of
+from dejaqueue.client.sending.inputs import delay_ms_of, reason_of
+from dejaqueue.errors import BadRequest
 from dejaqueue.wire.frames import SettleOp
 
 ROWS_MAX = 1_000
@@ -24,6 +27,14 @@ MS_MAX = 1.0
 Fate: TypeAlias = tuple[SettleOp, int, str, bool]
 """ack or nack, its delay, its reason, and whether the messages die."""
 ACKED: Fate = (SettleOp.ACK, 0, "", False)
+
+
+def nack_fate(delay: timedelta | float | None, reason: str, dead: bool) -> Fate:
+    """What a nack says. Raises BadRequest."""
+    if dead and delay is not None:
+        raise BadRequest("delay", "none for a message that dies now", delay)
+    delay_ms = -1 if delay is None else delay_ms_of(delay)
+    return SettleOp.NACK, delay_ms, reason_of(reason), dead
 
 
 class SettleBatches:

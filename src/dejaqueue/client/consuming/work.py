@@ -27,6 +27,7 @@ class WorkOptions(TypedDict, total=False):
     prefetch: int
     lease_ms: int
     auto_extend: bool
+    until_settled: bool
     name: str
     idle_ms: int | None
     max_messages: int | None

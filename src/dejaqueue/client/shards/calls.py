@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.errors import BadRequest, no_transactions
+from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import TopicKind, shard_name
 from dejaqueue.schema.shards import shards_of_texts
 from dejaqueue.wire.descriptors import check_span
@@ -53,7 +53,7 @@ class ShardCalls:
         if merged is not None:
             field = "topic" if "topic" in body else "name"
             return merged(self, name, body, field)
-        raise no_transactions(self._topic)
+        raise Refused(f"topic {self._topic} is spread over brokers: {name} is not asked of shards")
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -96,8 +96,17 @@ class ShardCalls:
         }
 
     def listed(self, name: str, body: Body, field: str) -> Body:
-        """Answers that are lists: scan_ranges, history_files, transactions, assignments."""
+        """Answers that are lists: scan_ranges, history_files, transactions."""
+        return self._joined(self._each(name, body, field))
+
+    def assignments(self, name: str, body: Body, field: str) -> Body:
+        """Who has which partition; who has none in any shard stands by."""
         answers = self._each(name, body, field)
+        idle = set.intersection(*(set(answer["standby"]) for answer in answers))
+        return self._joined(answers) | {"standby": sorted(idle)}
+
+    def _joined(self, answers: list[Body]) -> Body:
+        """All rows of all lists."""
         joined: Body = dict(answers[0])
         for key, value in answers[0].items():
             if isinstance(value, list):
@@ -306,7 +315,7 @@ _MERGES: dict[str, _Merge] = {
     "scan_ranges": ShardCalls.listed,
     "history_files": ShardCalls.listed,
     "transactions": ShardCalls.listed,
-    "assignments": ShardCalls.listed,
+    "assignments": ShardCalls.assignments,
     "counts": ShardCalls.counts,
     "histogram": ShardCalls.histogram,
     "move_where": ShardCalls.in_pages,

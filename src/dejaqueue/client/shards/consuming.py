@@ -9,11 +9,14 @@ See: consuming/consume_core.py; docs/adr/0016-a-topic-in-shards.md.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
 from dejaqueue.client.alarm import Alarm
-from dejaqueue.client.consuming.consume_core import ConsumeCore, ConsumeSettings
+from dejaqueue.client.connection_watch import ConnectionWatch
+from dejaqueue.client.consuming.consume_core import ConsumeCore
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.transport import Transport
@@ -35,8 +38,9 @@ class TopicCore(ConsumeCore):
         clock: Clock,
         alarm: Alarm,
         link_for: Callable[[WriteStream], WriteLink],
+        watch: ConnectionWatch,
     ) -> None:
-        super().__init__(transport, stream, settings, clock, alarm, link_for)
+        super().__init__(transport, stream, settings, clock, alarm, link_for, watch)
         self._shards: list[ConsumeCore] = []
         self._next_shard = 0
         self._becoming = threading.Lock()
@@ -66,10 +70,17 @@ class TopicCore(ConsumeCore):
                 return
             settings = replace(self._settings, prefetch=-(-self._settings.prefetch // spread))
             shards = []
+            whole = replace(self.stream, consumer_id=uuid.uuid4().hex)
             for shard in range(spread):
-                stream = replace(self.stream, topic=shard_name(self.stream.topic, shard, spread))
+                stream = replace(whole, topic=shard_name(self.stream.topic, shard, spread))
                 core = ConsumeCore(
-                    self._transport, stream, settings, self.clock, self.alarm, self._link_for
+                    self._transport,
+                    stream,
+                    settings,
+                    self.clock,
+                    self.alarm,
+                    self._link_for,
+                    self._watch,
                 )
                 core.lateness = self.lateness
                 core.listen(self._ring)

@@ -130,12 +130,12 @@ class Mirror:
         try:
             content = read_file(self._files, path)
             head = SegmentHead.decode(content)
-            if head is None or (head.topic, head.partition) != (self._topic, self._partition):
+            if head is None or (head.directory, head.shard) != (self._topic, self._partition):
                 return None
             segment = Segment(path, head.first, head.chain, len(content))
             tail = SegmentTail.decode(content)
             if tail is not None and index_is_right(content, tail):
-                segment.adopt_tail(tail)
+                segment.adopt_tail(tail, content)
             else:
                 memory = segment.attach(self._files.open(path))
                 walk(segment, memory, None)

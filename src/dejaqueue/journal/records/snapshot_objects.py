@@ -136,7 +136,7 @@ class SnapshotObjects:
         with self._lock:
             known = {name: part for kept in self.manifests for name, part in kept.parts.items()}
             parts = {file.name: self._put_part(file, known) for file in files}
-            manifest = Manifest(position, meta, parts)
+            manifest = Manifest(position, 0, meta, parts)
             self._there.add(self._path(manifest))
             self._store.put_object(self._path(manifest), manifest.encode())
             self.manifests = [m for m in self.manifests if m.position != position]

@@ -101,7 +101,7 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
         self._background = self._concurrency.executor()
 
-    def make(self, topic: str) -> None:
+    def make(self, topic: str, number: int = 0) -> None:
         """See JournalStore.make."""
         self.records.put_object(_made(topic), b"")
 

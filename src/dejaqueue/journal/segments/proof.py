@@ -3,8 +3,8 @@
     end of an append, 40 bytes         tail.mark, 64 bytes at 0 and again at 4096
      0  8 magic "DEJAQFIN"              0  8 magic "DEJAQTIP"
      8  8 after u64    tail before it   8  4 version u32 1
-    16  8 bytes u64    of its entries  12  4 partition u32
-    24  8 chain u64    checksum of     16  8 topic u64 xxh3_64 of name
+    16  8 bytes u64    of its entries  12  4 shard u32
+    24  8 chain u64    checksum of     16  8 directory u64, its identity
                        the entry       24  8 position u64  of the last entry
                        before it       32  8 chain u64     its checksum
     32  8 checksum     of 0 to 31      40 16 reserved
@@ -13,7 +13,7 @@
 An append is followed by its end, which the next append, or the index of a sealed segment, writes
 over. If the end is there and no sector before it was left out, the append was written in full:
 what is wrong in it is damage. The mark says that all entries up to one were synced. It is written
-when a partition rests and when a journal is closed, never while somebody waits for an append.
+when a log rests and when it is closed, never while somebody waits for an append.
 
 Room: journal. Knows bytes and sectors, not what entries say.
 Holds: a mark is written after the sync of what it names, so it is true whenever it is readable.
@@ -33,6 +33,8 @@ from dejaqueue.journal.format import MAGIC
 from dejaqueue.journal.segments.files import FileSystem, read_file
 
 MARK_NAME: Final = "tail.mark"
+FLOOR_NAME: Final = "floor.mark"
+"""A mark of the same layout: no replay needs an entry up to its position; it has no chain."""
 SECTOR_BYTES: Final = 512
 """The least that a disk writes as a whole."""
 END_BYTES: Final = 40
@@ -116,13 +118,13 @@ class TailMark(NamedTuple):
     """All entries up to one are durable.
 
     Attributes:
-        topic: xxh3_64 of the topic's name.
+        directory: identity of the data directory.
         position: of the last entry that is known to be durable.
         chain: its checksum.
     """
 
-    partition: int
-    topic: int
+    shard: int
+    directory: int
     position: int
     chain: int
 
@@ -151,28 +153,30 @@ class FoundMark(NamedTuple):
     damaged: str = ""
 
 
-def read_mark(files: FileSystem, directory: Path, topic: int, partition: int) -> FoundMark:
-    """The mark of a partition. A copy that is damaged proves nothing; the other one does."""
-    path = directory / MARK_NAME
-    if MARK_NAME not in files.names(directory):
+def read_mark(
+    files: FileSystem, directory: Path, identity: int, shard: int, name: str = MARK_NAME
+) -> FoundMark:
+    """The mark of a log. A copy that is damaged proves nothing; the other one does."""
+    path = directory / name
+    if name not in files.names(directory):
         return FoundMark(None)
     content = read_file(files, path)
     copies = [content[at : at + _MARK_BYTES] for at in (0, _COPY_OFFSET)]
     if not any(any(copy) for copy in copies):
         return FoundMark(None)  # the crash came before the first mark
     marks = [TailMark.decode(copy) for copy in copies]
-    ours = [one for one in marks if one and (one.topic, one.partition) == (topic, partition)]
+    ours = [one for one in marks if one and (one.directory, one.shard) == (identity, shard)]
     damaged = f"{path}: a mark is not what was written" if len(ours) < len(copies) else ""
     return FoundMark(max(ours, key=lambda one: one.position, default=None), damaged)
 
 
-def write_mark(files: FileSystem, directory: Path, mark: TailMark) -> None:
+def write_mark(files: FileSystem, directory: Path, mark: TailMark, name: str = MARK_NAME) -> None:
     """Store a mark durably: both copies with one write and one sync. Raises OSError.
 
     A crash may leave one copy old and one new, in sectors far apart, and both are true.
     """
-    path = directory / MARK_NAME
-    is_new = MARK_NAME not in files.names(directory)
+    path = directory / name
+    is_new = name not in files.names(directory)
     file = files.open(path, create=is_new)
     try:
         if file.byte_count() < _FILE_BYTES:

@@ -1,6 +1,6 @@
-"""Opening the segments of a partition: what a crash left half written, and what is damaged.
+"""Opening the segments of a log: what a crash left half written, and what is damaged.
 
-Every entry behind the snapshot is walked and verified, checksum and chain. An entry that is not
+Every entry behind the floor is walked and verified, checksum and chain. An entry that is not
 whole is **damaged** if anything proves that it was once written in full: JournalDamaged names file
 and offset, and nothing is changed. The proofs are
 - the mark of the tail, which names an entry up to which all was durable (proof.py);
@@ -50,7 +50,7 @@ SUFFIX = ".segment"
 CUT_SUFFIX = ".cut"
 _ZEROS_BYTES = 1 << 20
 CUTS_KEPT = 8
-"""Files with what was cut off that a partition keeps; the oldest goes for another one."""
+"""Files with what was cut off that a log keeps; the oldest goes for another one."""
 
 
 def segment_name(first: int) -> str:
@@ -63,7 +63,7 @@ class Recovered:
     """What opening found.
 
     Attributes:
-        segments: by position; the last one is open for writing. Empty for a new partition.
+        segments: by position; the last one is open for writing. Empty for a new log.
         cut_bytes: bytes of a torn append that were cut off.
         mark: of the tail, None if there was none.
         notes: what was found amiss and mended, in words for the log.
@@ -75,57 +75,55 @@ class Recovered:
     notes: list[str] = field(default_factory=list)
 
 
-def recover(
-    files: FileSystem, directory: Path, topic: int, partition: int, snapshot: int
-) -> Recovered:
+def recover(files: FileSystem, directory: Path, identity: int, shard: int, floor: int) -> Recovered:
     """Open all segments.
 
     Args:
-        topic: xxh3_64 of the topic's name; with `partition`, a file of another place is refused.
-        snapshot: position of the snapshot that replay starts from, 0 if there is none.
+        identity: of the data directory; with `shard`, a file of another place is refused.
+        floor: no partition needs an entry up to this position for its replay.
 
     Raises:
         JournalDamaged: naming the file and the offset.
 
-    Cost: entries behind the snapshot are read once; of older segments only header and index.
+    Cost: entries behind the floor are read once; of older segments only header and index.
     """
     names = [name for name in files.names(directory) if name.endswith(SUFFIX)]
-    heads = [_open_head(files, directory / name, topic, partition) for name in names]
-    mark, damaged = read_mark(files, directory, topic, partition)
+    heads = [_open_head(files, directory / name, identity, shard) for name in names]
+    mark, damaged = read_mark(files, directory, identity, shard)
     recovered = Recovered(heads, 0, mark, [damaged] if damaged else [])
     for place, segment in enumerate(heads):
         following = heads[place + 1] if place + 1 < len(heads) else None
         if following is None:
             _open_last(files, segment, recovered)
         else:
-            _open_sealed(files, segment, following, snapshot)
-            _check_joint(segment, following, snapshot)
-    _check_reach(directory, heads, snapshot, mark)
+            _open_sealed(files, segment, following, floor)
+            _check_joint(segment, following, floor)
+    _check_reach(directory, heads, floor, mark)
     return recovered
 
 
-def _open_head(files: FileSystem, path: Path, topic: int, partition: int) -> Segment:
+def _open_head(files: FileSystem, path: Path, identity: int, shard: int) -> Segment:
     content = read_file(files, path)
     head = SegmentHead.decode(content)
     if head is None or path.name != segment_name(head.first):
         raise JournalDamaged(f"{path}, offset 0: the header of the segment is not what was written")
-    if (head.topic, head.partition) != (topic, partition):
-        raise JournalDamaged(f"{path}, offset 0: the segment belongs to another partition")
+    if (head.directory, head.shard) != (identity, shard):
+        raise JournalDamaged(f"{path}, offset 0: the segment belongs to another shard")
     segment = Segment(path, head.first, head.chain, len(content))
     tail = SegmentTail.decode(content)
     if tail is not None and index_is_right(content, tail):
-        segment.adopt_tail(tail)
+        segment.adopt_tail(tail, content)
     return segment
 
 
-def _open_sealed(files: FileSystem, segment: Segment, following: Segment, snapshot: int) -> None:
+def _open_sealed(files: FileSystem, segment: Segment, following: Segment, floor: int) -> None:
     """A segment with another behind it: whole, or damaged."""
     last = following.first - 1
     sealed = segment.count > 0
-    if sealed and segment.last <= snapshot:
+    if sealed and segment.last <= floor:
         return  # its entries are verified when one is read
     count = segment.count
-    segment.count = segment.readable_rows = segment.readable_bytes = 0
+    segment.restart()
     memory = _map(files, segment)
     end = walk(segment, memory, last)
     whole = segment.count == count if sealed else segment.last == last
@@ -252,7 +250,8 @@ def walk(segment: Segment, memory: Memory, last: int | None) -> int:
         if checksum is None:
             break
         byte_count = HEADER_BYTES + head.body_bytes
-        segment.add(at, head.kind, head.rows, byte_count, checksum)
+        owner = entry_format.owner_of(view, at)
+        segment.add(at, head.kind, head.rows, byte_count, checksum, owner)
         chain, at, position = checksum, at + byte_count, position + 1
     return at
 
@@ -298,29 +297,27 @@ def _make_durable(segment: Segment, memory: Memory, end: int, cut: range) -> Non
     file.sync()
 
 
-def _check_joint(segment: Segment, following: Segment, snapshot: int) -> None:
-    """Two segments join, unless what is between them was given back behind the snapshot."""
+def _check_joint(segment: Segment, following: Segment, floor: int) -> None:
+    """Two segments join, unless what is between them was given back up to the floor."""
     if following.first == segment.last + 1:
         if following.chain_before != segment.chain:
             raise JournalDamaged(f"{following.path}, offset 0: the chain is broken")
-    elif following.first <= segment.last or following.first > snapshot + 1:
+    elif following.first <= segment.last or following.first > floor + 1:
         path = segment.path.with_name(segment_name(segment.last + 1))
         raise JournalDamaged(f"{path}, offset 0: the segment is missing")
 
 
 def _check_reach(
-    directory: Path, segments: list[Segment], snapshot: int, mark: TailMark | None
+    directory: Path, segments: list[Segment], floor: int, mark: TailMark | None
 ) -> None:
-    """Everything from the snapshot on is there, up to what was durable."""
+    """Everything from the floor on is there, up to what was durable."""
     first = segments[0].first if segments else 1
     last = segments[-1].last if segments else 0
-    if first > snapshot + 1:
-        path = directory / segment_name(1 if snapshot == 0 else snapshot + 1)
+    if first > floor + 1:
+        path = directory / segment_name(1 if floor == 0 else floor + 1)
         raise JournalDamaged(f"{path}, offset 0: the segment is missing")
-    if last < snapshot:
-        raise JournalDamaged(
-            f"{directory}: the journal ends at {last}, its snapshot is of {snapshot}"
-        )
+    if last < floor:
+        raise JournalDamaged(f"{directory}: the log ends at {last}, its floor is {floor}")
     if mark is not None and last < mark.position:
         path = directory / segment_name(last + 1)
         raise JournalDamaged(

@@ -3,15 +3,16 @@
     header, 64 bytes at the start      trailer, 64 bytes at the end of a sealed segment
      0  8 magic "DEJAQSEG"              0  8 magic "DEJAQEND"
      8  4 version u32 1                 8  8 count u64           entries
-    12  4 partition u32                16  8 used u64            offset where entries end
-    16  8 topic u64 xxh3_64 of name    24  8 readable_rows u64   rows that locators may name
+    12  4 shard u32                    16  8 used u64            offset where entries end
+    16  8 directory u64, its identity  24  8 readable_rows u64   rows that locators may name
     24  8 first position u64           32  8 readable_bytes u64  bytes of their entries
     32  8 chain u64 checksum before    40  8 chain u64           checksum of the last entry
     40 16 reserved                     48  8 index u64           xxh3_64 of the index
     56  8 checksum u64 of 0 to 55      56  8 checksum u64 of 0 to 55
 
 Between entries and trailer, a sealed segment has its index: per entry its offset / 8, u32, padded
-to 8 bytes. A trailer that is damaged or was never written costs a walk at opening, nothing else.
+to 8 bytes, and then the runs of its partitions (runs.py). A trailer that is damaged or was never
+written costs a walk at opening, nothing else.
 
 Room: journal. Knows entries and bytes.
 Holds: `count` is raised only after an entry is durable and in `offsets`, so that a reader
@@ -24,6 +25,7 @@ from __future__ import annotations
 import mmap
 import struct
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -34,8 +36,10 @@ import xxhash
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.interface import EntryKind
+from dejaqueue.journal.format import Encoded
+from dejaqueue.journal.interface import Entry, EntryKind
 from dejaqueue.journal.segments.files import FileSystem, OpenFile, read_file
+from dejaqueue.journal.segments.runs import RUN, RUN_BYTES, RunTable, SegmentRuns
 
 HEAD_BYTES: Final = 64
 TAIL_BYTES: Final = 64
@@ -58,23 +62,27 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint32]
 
 
-def index_bytes(entries: int) -> int:
-    """Bytes of the index of this many entries, with its padding."""
-    return (4 * entries + 7) & ~7
+ALONE: Final = (0, 0)
+"""What an entry says of its partition where each has files of its own."""
+
+
+def index_bytes(entries: int, runs: int = 0) -> int:
+    """Bytes of the index of this many entries in so many runs, with its padding."""
+    return ((4 * entries + 7) & ~7) + RUN_BYTES * runs
 
 
 class SegmentHead(NamedTuple):
     """What the header of a segment file says."""
 
-    partition: int
-    topic: int
+    shard: int
+    directory: int
     first: int
     chain: int
 
     def encode(self) -> bytes:
         """The 64 bytes of it."""
         # fmt: off
-        head = _HEAD.pack(_HEAD_MAGIC, _VERSION, self.partition, self.topic, self.first, self.chain)
+        head = _HEAD.pack(_HEAD_MAGIC, _VERSION, self.shard, self.directory, self.first, self.chain)
         # fmt: on
         return head + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(head))
 
@@ -112,7 +120,8 @@ class SegmentTail(NamedTuple):
         magic, *facts = _TAIL.unpack_from(tail)
         right = _CHECKSUM.pack(xxhash.xxh3_64_intdigest(tail[:56])) == tail[56:]
         found = SegmentTail(*facts)
-        fits = found.used + index_bytes(found.entries) + TAIL_BYTES == len(view)
+        runs_bytes = len(view) - TAIL_BYTES - index_bytes(found.entries) - found.used
+        fits = runs_bytes >= 0 and runs_bytes % RUN_BYTES == 0
         return found if right and magic == _TAIL_MAGIC and fits else None
 
 
@@ -180,7 +189,7 @@ class Memory:
 
 
 class Segment:
-    """A segment file. Grown by the partition's one writer, read by any thread.
+    """A segment file. Grown by the log's one writer, read by any thread.
 
     Attributes:
         first: position of its first entry.
@@ -191,6 +200,7 @@ class Segment:
         byte_count: size of the file.
         readable_rows: rows that locators may name.
         readable_bytes: bytes of the entries with such rows.
+        is_sealed: its index and trailer are in the file.
     """
 
     def __init__(self, path: Path, first: int, chain: int, byte_count: int) -> None:
@@ -204,6 +214,9 @@ class Segment:
         entries_max = max(1, byte_count // entry_format.HEADER_BYTES)
         self._offsets: Words = np.frombuffer(mmap.mmap(-1, 4 * entries_max), "<u4")
         self._verified: npt.NDArray[np.bool_] | None = None  # None: every entry is
+        self.is_sealed = False
+        self._runs = SegmentRuns()
+        self._stored_runs: RunTable | None = None
         self._memory: Memory | None = None
         self._end_is_durable = False
         self._loading = threading.Lock()
@@ -213,9 +226,10 @@ class Segment:
         """Position of the last entry; first - 1 if there is none."""
         return self.first + self.count - 1
 
-    def has_room(self, entries: int, byte_count: int) -> bool:
+    def has_room(self, entries: int, byte_count: int, runs: int = 0) -> bool:
         """True if these entries fit, with the index and the trailer at the end."""
-        needed = byte_count + index_bytes(self.count + entries) + TAIL_BYTES
+        index = index_bytes(self.count + entries, len(self._runs) + runs)
+        needed = byte_count + index + TAIL_BYTES
         return self.used + needed <= self.byte_count
 
     def attach(self, file: OpenFile) -> Memory:
@@ -224,17 +238,79 @@ class Segment:
         self._memory = Memory(file.map(self.byte_count), self.byte_count)
         return self._memory
 
-    def add(self, offset: int, head_kind: int, rows: int, byte_count: int, chain: int) -> None:
-        """Note a durable entry; its position is `last` + 1."""
+    def add(
+        self,
+        offset: int,
+        head_kind: int,
+        rows: int,
+        byte_count: int,
+        chain: int,
+        owner: tuple[int, int] = ALONE,
+    ) -> None:
+        """Note a durable entry; its position is `last` + 1.
+
+        Args:
+            owner: number of its partition, and its position there; ALONE = the file has entries
+                of one partition, and needs no runs.
+        """
         self._offsets[self.count] = offset >> 3
         if head_kind in READABLE:
             self.readable_rows += rows
             self.readable_bytes += byte_count
+        if owner != ALONE:
+            self._runs.add(*owner, rows if head_kind in READABLE else 0, byte_count)
         self.used, self.chain = offset + byte_count, chain
         self.count += 1
 
-    def adopt_tail(self, tail: SegmentTail) -> None:
-        """Take over what the trailer says; the index is mapped when first needed."""
+    def add_all(
+        self, entries: Sequence[Entry], stored: Sequence[Encoded], owner: tuple[int, int]
+    ) -> int:
+        """Note durable entries of one partition that were appended behind the last one; return how
+        many rows of them locators may name.
+
+        Args:
+            owner: number of the partition, and the position of the first of them there.
+        """
+        offsets, start, end, place = self._offsets, self.used, self.used, self.count
+        rows = readable_bytes = 0
+        for entry, one in zip(entries, stored, strict=True):
+            offsets[place] = end >> 3
+            place += 1
+            end += one.byte_count
+            if entry.kind in READABLE:
+                rows += entry.rows
+                readable_bytes += one.byte_count
+        self._runs.add(*owner, rows, end - start, len(entries))
+        self.readable_rows += rows
+        self.readable_bytes += readable_bytes
+        self.used, self.chain = end, stored[-1].checksum
+        self.count = place
+        return rows
+
+    def restart(self) -> None:
+        """Forget what the trailer said of the entries: they are walked."""
+        self.count = self.readable_rows = self.readable_bytes = 0
+        self._stored_runs, self._runs = None, SegmentRuns()
+
+    def runs(self) -> RunTable:
+        """The runs in it, until `forget_runs`."""
+        return self._runs.table() if self._stored_runs is None else self._stored_runs
+
+    def forget_runs(self) -> None:
+        """Whoever needs the runs has them; what is not stored yet stays."""
+        self._stored_runs = None
+        if self.is_sealed:
+            self._runs = SegmentRuns()
+
+    def adopt_tail(self, tail: SegmentTail, content: memoryview) -> None:
+        """Take over what the trailer says; the index is mapped when first needed.
+
+        Args:
+            content: of the file.
+        """
+        self.is_sealed = True
+        runs = content[tail.used + index_bytes(tail.entries) : len(content) - TAIL_BYTES]
+        self._stored_runs = np.frombuffer(runs, RUN)
         self.count, self.used, self.chain = tail.entries, tail.used, tail.chain
         self.readable_rows, self.readable_bytes = tail.readable_rows, tail.readable_bytes
         self._memory = None
@@ -318,6 +394,7 @@ class Segment:
             return
         index = self._offsets[: self.count].tobytes()
         index += bytes(-len(index) & 7)
+        index += self._runs.encode()
         # fmt: off
         tail = SegmentTail(
             self.count, self.used, self.readable_rows, self.readable_bytes, self.chain,
@@ -328,6 +405,7 @@ class Segment:
         file.write([index, tail], self.used)
         file.truncate(byte_count)
         self.byte_count = byte_count
+        self.is_sealed = True
         self.close()
 
     def keep_end(self, files: FileSystem) -> None:
@@ -361,7 +439,7 @@ class Segment:
 
 def index_is_right(view: memoryview, tail: SegmentTail) -> bool:
     """True if the index of a sealed segment is what its trailer was written for."""
-    index = view[tail.used : tail.used + index_bytes(tail.entries)]
+    index = view[tail.used : len(view) - TAIL_BYTES]
     return xxhash.xxh3_64_intdigest(index) == tail.index_checksum
 
 

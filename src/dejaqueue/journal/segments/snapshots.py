@@ -1,7 +1,9 @@
 """Snapshots of a partition: parts stored once by name, and manifests that make them visible.
 
-    snapshots/00000000000000004711.manifest   JSON: position, meta, and per part bytes and checksum
-    snapshots/parts/<name>                    content as it was given
+    <partition>/00000000000000004711.manifest   JSON: position, the log's position of that entry,
+                                                meta, and per part bytes and checksum
+    <partition>/parts/<name>                    content as it was given
+    <partition>.begun                           there were snapshots in that directory
 
 A snapshot is there when its manifest is (written beside, synced, renamed, directory synced). The
 newest two are kept: if the newest turns out damaged, the one before and the entries since serve.
@@ -64,16 +66,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What makes a snapshot."""
+    """What makes a snapshot.
+
+    Attributes:
+        log_position: position of its entry in the log that the partition shares.
+    """
 
     position: int
+    log_position: int
     meta: str
     parts: dict[str, Part]
 
     def encode(self) -> bytes:
         """The bytes of a manifest file."""
         parts = {name: [part.byte_count, part.checksum] for name, part in self.parts.items()}
-        return seal_text(json.dumps({"position": self.position, "meta": self.meta, "parts": parts}))
+        facts = {"position": self.position, "log": self.log_position}
+        return seal_text(json.dumps(facts | {"meta": self.meta, "parts": parts}))
 
     @staticmethod
     def decode(path: Path, content: memoryview) -> Manifest:
@@ -84,7 +92,7 @@ class Manifest:
         """
         facts: dict[str, Any] = json.loads(open_text(path, content))
         parts = {name: Part(*part) for name, part in facts["parts"].items()}
-        return Manifest(facts["position"], facts["meta"], parts)
+        return Manifest(facts["position"], facts["log"], facts["meta"], parts)
 
 
 class SnapshotFiles:
@@ -98,7 +106,8 @@ class SnapshotFiles:
         self._contents: dict[str, memoryview] = {}
         self.damaged: list[str] = []
         """What could not be used, in words."""
-        files.make_directory(self._parts)
+        self._begun = directory.with_name(f"{directory.name}.begun")
+        self._has_begun = self._begun.name in files.names(directory.parent)
         self._load()
 
     def _load(self) -> None:
@@ -123,6 +132,16 @@ class SnapshotFiles:
         if len(content) != part.byte_count or xxhash.xxh3_64_hexdigest(content) != part.checksum:
             raise JournalDamaged(f"{path}, offset 0: a snapshot's part is not what was written")
         return content
+
+    @property
+    def is_lost(self) -> bool:
+        """True if there was a snapshot, and none is there."""
+        return self._has_begun and not self._manifests
+
+    @property
+    def log_position(self) -> int:
+        """The log's position of the newest one's entry, 0 if there is none."""
+        return self._manifests[-1].log_position if self._manifests else 0
 
     @property
     def position(self) -> int:
@@ -157,7 +176,16 @@ class SnapshotFiles:
             content = self._contents.pop(name, None)
             return self._verified(name, part) if content is None else content
 
-    def put(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
+    def _note(self) -> None:
+        """Note beside the directory that there are snapshots: it may be lost as a whole."""
+        if not self._has_begun:
+            self._files.open(self._begun, create=True).close()
+            self._files.sync_directory(self._begun.parent)
+            self._has_begun = True
+
+    def put(
+        self, position: int, meta: str, files: Sequence[SnapshotFile], log_position: int
+    ) -> None:
         """Store a snapshot durably, then forget those before the previous one.
 
         Raises:
@@ -165,11 +193,14 @@ class SnapshotFiles:
             OSError: it was not stored; the ones before are as they were.
         """
         with self._lock:
+            if not self._manifests:
+                self._files.make_directory(self._parts)
             known = {name: part for kept in self._manifests for name, part in kept.parts.items()}
             parts = {file.name: self._store(file, known) for file in files}
             self._files.sync_directory(self._parts)
-            manifest = Manifest(position, meta, parts)
+            manifest = Manifest(position, log_position, meta, parts)
             replace_file(self._files, self._path(manifest), manifest.encode())
+            self._note()
             self._manifests = [m for m in self._manifests if m.position != position]
             self._manifests.append(manifest)
             self._contents.clear()  # maps of the start; whoever still reads one keeps it alive

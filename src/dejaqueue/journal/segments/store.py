@@ -1,33 +1,69 @@
-"""The data directory of a broker: its lock, documents, a directory for each journal.
+"""The data directory of a broker: its lock, documents, the logs of its shards, topics.
 
     lock                              held by flock while the store is open; holds the process id
+    shards.json                       how many shards, for life, and the directory's identity
     keys.json                         API keys (no secrets), with their checksum; mode 0600
-    topics/=catalogue/00000/          the catalogue: segments and snapshots like a partition's
-    topics/<topic>/<partition>/       segments and snapshots
-    topics/<topic>/<partition>.begun  there were entries in that directory
+    shards/<shard>/                   segments of a shard: entries of all its partitions
+    shards/<shard>.begun              there were entries in that directory
+    topics/<topic>/@<number>/         a topic that was made, and the number that it has in the logs
+    topics/…/@…/<partition>/          snapshots of a partition
+    topics/…/@…/<partition>.begun     there were snapshots in that directory
+    topics/=catalogue/@0/             the catalogue's snapshots, like a topic's
+    topics/=catalogue/log/            segments of the catalogue, in a log of its own
     dropped/<number>/                 topics on their way out
 
 Room: journal. Knows names and texts, not what is in the catalogue.
 Holds: one process at a time; a document is replaced whole; a dropped topic never comes back in
-part.
-See: interface.py, JournalStore.
+part: its number is never given again, and entries of a number that no topic has are free; what the
+broker keeps for itself shares no log with messages.
+See: interface.py, JournalStore; log.py; docs/adr/0036-one-log-for-many-partitions.md.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from dejaqueue.directories import warn_if_open
-from dejaqueue.errors import BadRequest, JournalDamaged, Locked, ResourceExhausted, Unavailable
-from dejaqueue.journal.interface import DOCUMENTS, JournalStore
+from dejaqueue.errors import (
+    BadRequest,
+    InternalError,
+    JournalDamaged,
+    Locked,
+    ResourceExhausted,
+    Unavailable,
+)
+from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
-from dejaqueue.journal.segments.journal import SEGMENT_BYTES, SegmentJournal
+from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
+
+SHARDS: Final = 16
+"""So many shards a data directory is made with."""
+_PARTITION_BITS: Final = 16
+_PARTITION_MAX: Final = (1 << _PARTITION_BITS) - 1
+_UNNAMED_BITS: Final = 46
+"""Numbers from two to this on are given by chance, to topics that no catalogue has numbered."""
+_OWN_NUMBER: Final = 0
+"""Of what the broker keeps for itself: it has its log alone."""
+_OWN_LOG: Final = "log"
+_OWN_SHARD: Final = 0xFFFF_FFFF
+"""In the headers of such a log."""
+
+
+def spread(number: int) -> int:
+    """Where the partitions of a topic begin among the shards, before the modulus.
+
+    Topics that are each made and then used have every second number, so numbers themselves would
+    leave half of the shards, and of two workers one, without any.
+    """
+    return (number * 0x9E3779 & 0xFFFFFF) >> 8
 
 
 class DirectoryLock:
@@ -52,6 +88,43 @@ class DirectoryLock:
             os.close(fd)
 
 
+class _KeptLog:
+    """Where a log is, also while nobody has it open.
+
+    Attributes:
+        guard: held while the log is opened or closed.
+        log: None = it is not open.
+        users: journals that have it open.
+        numbers: of the partitions that it had when it was closed; None = it was not opened yet.
+    """
+
+    __slots__ = ("directory", "guard", "log", "numbers", "shard", "users")
+
+    def __init__(self, directory: Path, shard: int, *, is_new: bool) -> None:
+        self.directory, self.shard = directory, shard
+        self.guard = threading.RLock()
+        self.log: ShardLog | None = None
+        self.users = 0
+        self.numbers: frozenset[int] | None = frozenset() if is_new else None
+
+    def may_have(self, number: int) -> bool:
+        """False if it has nothing of a partition; True also if that is not known."""
+        log, numbers = self.log, self.numbers
+        if log is not None:
+            part = log.parts.get(number)
+            return part is not None and part.tail > 0
+        return numbers is None or number in numbers
+
+    def let_go(self) -> None:
+        """A log that nobody has open is closed; one that failed stays as it is (duty 8)."""
+        self.users -= 1
+        if not self.users and self.log is not None and not self.log.has_failed:
+            parts = self.log.parts.items()
+            self.numbers = frozenset(number for number, part in parts if part.tail)
+            self.log.close()
+            self.log = None
+
+
 class SegmentStore(JournalStore):
     """All journals of one broker, in one directory.
 
@@ -60,6 +133,7 @@ class SegmentStore(JournalStore):
         segment_bytes: size of a full-grown segment.
         reserve_bytes: room on the disk that producers may not use (rule 14); None = two segments.
         file_system: what stands for the operating system; tests give others.
+        shards: logs that partitions share, if the directory is new; it keeps those it has.
 
     Raises:
         Locked: another process has the directory. JournalDamaged, Unavailable.
@@ -72,6 +146,7 @@ class SegmentStore(JournalStore):
         segment_bytes: int = SEGMENT_BYTES,
         reserve_bytes: int | None = None,
         file_system: FileSystem | None = None,
+        shards: int = SHARDS,
     ) -> None:
         self.root = root
         self._files = file_system or FileSystem()
@@ -79,6 +154,16 @@ class SegmentStore(JournalStore):
         self._reserve_bytes = 2 * segment_bytes if reserve_bytes is None else reserve_bytes
         self._open: dict[tuple[str, int], SegmentJournal | None] = {}
         self._guard = threading.Lock()
+        """Over `_open` and `_own_logs`, for a moment."""
+        self._making = threading.Lock()
+        """Held while a topic is made or dropped."""
+        self._numbers: dict[str, int] = {}
+        self._topics: dict[int, str] = {}
+        self._logs: list[_KeptLog] = []
+        self._own_logs: dict[str, _KeptLog] = {}
+        """Of what the broker keeps for itself, by name."""
+        self._snapshots: dict[str, frozenset[int]] = {}
+        """Which partitions of a topic have snapshots, as far as that was asked."""
         self._background: ThreadPoolExecutor | None = None
         self._closed = False
         self._lock: DirectoryLock | None = None
@@ -89,6 +174,8 @@ class SegmentStore(JournalStore):
             if self._files.background:
                 self._background = ThreadPoolExecutor(1, thread_name_prefix="dejaq-segments")
             self._finish_drops()
+            self._find_topics()
+            self._open_shards(shards)
         except OSError as failure:
             self.close()
             raise Unavailable(f"the data directory {root} cannot be used: {failure}") from failure
@@ -96,44 +183,103 @@ class SegmentStore(JournalStore):
     def _take_lock(self) -> DirectoryLock | None:
         return DirectoryLock(self.root)
 
-    def _directory(self, topic: str) -> Path:
-        return self.root / "topics" / topic
+    def _find_topics(self) -> None:
+        for topic in self._files.names(self.root / "topics"):
+            is_own = topic.startswith(OWN_PREFIX)
+            for name in self._files.names(self.root / "topics" / topic):
+                if name.startswith("@"):
+                    self._numbers[topic] = int(name[1:])
+                elif not (is_own and name.partition(".")[0] == _OWN_LOG):
+                    path = self.root / "topics" / topic / name
+                    raise JournalDamaged(f"{path}: is of another version's data directories")
+        self._topics = {number: topic for topic, number in self._numbers.items() if number}
 
-    def make(self, topic: str) -> None:
-        """See JournalStore.make: its directory is there."""
-        self._check_usable()
+    def _open_shards(self, shards: int) -> None:
+        """What the directory was made with, or make it."""
+        path, directory = self.root / "shards.json", self.root / "shards"
+        there = {name.partition(".")[0] for name in self._files.names(directory)}
         try:
-            self._files.make_directory(self._directory(topic))
-            self._files.sync_directory(self.root / "topics")
-        except OSError as failure:
-            if failure.errno in FULL:
-                raise ResourceExhausted(f"no room for {self._directory(topic)}") from failure
-            raise Unavailable(f"{topic} could not be made: {failure}") from failure
+            facts = json.loads(open_text(path, read_file(self._files, path)))
+        except FileNotFoundError:
+            if there or self._topics:
+                raise JournalDamaged(f"{path}: is missing") from None
+            facts = {"shards": shards, "identity": self._new_identity()}
+            replace_file(self._files, path, seal_text(json.dumps(facts)))
+        self.shards, self._identity = int(facts["shards"]), int(facts["identity"])
+        names = [f"{shard:04d}" for shard in range(self.shards)]
+        self._logs = [
+            _KeptLog(directory / name, shard, is_new=name not in there)
+            for shard, name in enumerate(names)
+        ]
+        self._files.make_directory(directory)
+
+    def _new_identity(self) -> int:
+        return int.from_bytes(os.urandom(8), "little")
+
+    def _new_number(self) -> int:
+        """A number for a topic that no catalogue has numbered: no other one has it or had it."""
+        chance = int.from_bytes(os.urandom(8), "little") % (1 << _UNNAMED_BITS)
+        return 1 << _UNNAMED_BITS | chance
+
+    def _directory(self, topic: str) -> Path:
+        return self.root / "topics" / topic / f"@{self._numbers[topic]}"
+
+    def shard_of(self, topic: str, number: int, partition: int) -> int:
+        """See JournalStore.shard_of."""
+        return (spread(number or self._numbers.get(topic, 0)) + partition) % self.shards
+
+    def _place(self, topic: str, partition: int) -> _KeptLog:
+        if not topic.startswith(OWN_PREFIX):
+            return self._logs[self.shard_of(topic, self._numbers[topic], partition)]
+        with self._guard:
+            place = self._own_logs.get(topic)
+            if place is None:
+                directory = self.root / "topics" / topic / _OWN_LOG
+                place = self._own_logs[topic] = _KeptLog(directory, _OWN_SHARD, is_new=False)
+            return place
+
+    def make(self, topic: str, number: int = 0) -> None:
+        """See JournalStore.make: its directory is there.
+
+        Raises:
+            JournalDamaged: it was made with another number, and not dropped since.
+        """
+        with self._making:
+            self._check_usable()
+            known = self._numbers.get(topic)
+            if number and known not in {None, number}:
+                raise JournalDamaged(f"{self._directory(topic)}: is not topic number {number}")
+            try:
+                if known is None:
+                    is_own = topic.startswith(OWN_PREFIX)
+                    number = _OWN_NUMBER if is_own else number or self._new_number()
+                    self._files.make_directory(self.root / "topics" / topic / f"@{number}")
+                    if not is_own:
+                        self._topics[number] = topic
+                    self._numbers[topic] = number
+                self._files.sync_directory(self.root / "topics")
+            except OSError as failure:
+                if failure.errno in FULL:
+                    raise ResourceExhausted(f"no room for {topic}") from failure
+                raise Unavailable(f"{topic} could not be made: {failure}") from failure
 
     def made(self) -> list[str]:
         """See JournalStore.made."""
-        return sorted(self._files.names(self.root / "topics"))
+        return sorted(self._numbers.copy())
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
+        if not only_made:
+            self.make(topic)
         with self._guard:
             self._check_usable()
-            if only_made and topic not in self._files.names(self.root / "topics"):
-                raise JournalDamaged(f"{self._directory(topic)}: is missing")
+            if topic not in self._numbers:
+                raise JournalDamaged(f"{self.root / 'topics' / topic}: is missing")
             if (topic, partition) in self._open:
                 raise Unavailable(f"the journal of {topic}/{partition} is open already")
-            self._open[topic, partition] = None  # recovery of several at once takes several threads
+            self._open[topic, partition] = None
         try:
-            journal = SegmentJournal(
-                self._files,
-                self._directory(topic) / f"{partition:05d}",
-                topic=topic,
-                partition=partition,
-                segment_bytes=self._segment_bytes,
-                reserve_bytes=self._reserve_bytes,
-                background=self._background,
-                on_close=lambda: self._forget(topic, partition),
-            )
+            journal = self._open_part(topic, partition)
         except OSError as failure:
             self._forget(topic, partition)
             raise Unavailable(f"{topic}/{partition} cannot be opened: {failure}") from failure
@@ -143,22 +289,86 @@ class SegmentStore(JournalStore):
         self._open[topic, partition] = journal
         return journal
 
-    def taken_bytes(self, topic: str, partition: int) -> int:
-        """See JournalStore.taken_bytes."""
-        return self._files.taken_bytes(self._directory(topic) / f"{partition:05d}")
+    def _open_part(self, topic: str, partition: int) -> SegmentJournal:
+        place = self._place(topic, partition)
+        with place.guard:
+            if place.log is None:
+                place.log = self._open_log(place)
+            place.log.check_usable()
+            place.users += 1
+            try:
+                return SegmentJournal(
+                    place.log,
+                    self._directory(topic) / f"{partition:05d}",
+                    self._number(topic, partition),
+                    on_close=lambda: self._leave(topic, partition, place),
+                )
+            except BaseException:
+                place.let_go()
+                raise
 
-    def used_partitions(self, topic: str) -> Collection[int] | None:
-        """See JournalStore.used_partitions."""
-        try:
+    def _number(self, topic: str, partition: int) -> int:
+        """What a partition is called in its log."""
+        return self._numbers[topic] << _PARTITION_BITS | partition
+
+    def _open_log(self, place: _KeptLog) -> ShardLog:
+        is_own = place.shard == _OWN_SHARD
+        return ShardLog(
+            self._files,
+            place.directory,
+            identity=self._identity,
+            shard=place.shard,
+            segment_bytes=self._segment_bytes,
+            reserve_bytes=self._reserve_bytes,
+            background=self._background,
+            has_partition=lambda number: is_own or number >> _PARTITION_BITS in self._topics,
+            ask=self._ask,
+        )
+
+    def _ask(self, numbers: list[int]) -> None:
+        """Topics are asked; who keeps a log for itself needs nobody to tell it."""
+        named = ((self._topics.get(one >> _PARTITION_BITS), one) for one in numbers)
+        asked = [(topic, number & _PARTITION_MAX) for topic, number in named if topic is not None]
+        if asked:
+            self.ask(asked)
+
+    def _leave(self, topic: str, partition: int, place: _KeptLog) -> None:
+        with place.guard:
+            place.let_go()
+        self._forget(topic, partition)
+
+    def taken_bytes(self, topic: str, partition: int) -> int:
+        """See JournalStore.taken_bytes; while the log that it shares is not open, all of that."""
+        if topic not in self._numbers:
+            return 0
+        place = self._place(topic, partition)
+        log = place.log
+        if log is None:
+            return self._files.taken_bytes(place.directory)
+        part = log.parts.get(self._number(topic, partition))
+        return 0 if part is None else part.byte_count
+
+    def was_used(self, topic: str, partition: int) -> bool:
+        """See JournalStore.was_used. Until the log that it shares was opened, that is not known."""
+        if topic not in self._numbers:
+            return False
+        if (topic, partition) in self._open:
+            return True
+        if self._place(topic, partition).may_have(self._number(topic, partition)):
+            return True
+        # A log that is lost as a whole looks new; a snapshot says that there was something.
+        found = self._snapshots.get(topic)
+        if found is None:
             names = self._files.names(self._directory(topic))
-        except OSError:
-            return None
-        # Also those of which only the note is left that there was something.
-        numbers = (name.partition(".")[0] for name in names)
-        return {int(number) for number in numbers if number.isdecimal()}
+            # Also those of which only the note is left that there was one.
+            numbers = (name.partition(".")[0] for name in names)
+            found = frozenset(int(number) for number in numbers if number.isdecimal())
+            self._snapshots[topic] = found
+        return partition in found
 
     def _forget(self, topic: str, partition: int) -> None:
         self._open.pop((topic, partition), None)
+        self._snapshots.pop(topic, None)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -166,23 +376,31 @@ class SegmentStore(JournalStore):
 
     def drop(self, topic: str) -> None:
         """See JournalStore.drop. The name is free at once, the room a little later."""
-        with self._guard:
-            self._check_usable()
-            if any(name == topic for name, _ in self._open):
-                raise Unavailable(f"journals of {topic} are open")
-            if topic not in self._files.names(self.root / "topics"):
-                return
+        if topic.startswith(OWN_PREFIX):
+            raise InternalError(f"{topic} is no topic: it is not dropped")
+        with self._making:
+            with self._guard:
+                self._check_usable()
+                if any(name == topic for name, _ in self._open):
+                    raise Unavailable(f"journals of {topic} are open")
+                if topic not in self._numbers:
+                    return
+            number = self._numbers[topic]
             try:
                 self._files.make_directory(self.root / "dropped")
-                taken = set(self._files.names(self.root / "dropped"))
-                number = next(n for n in range(len(taken) + 1) if str(n) not in taken)
                 gone = self.root / "dropped" / str(number)
-                self._files.rename(self._directory(topic), gone)
+                self._files.rename(self.root / "topics" / topic, gone)
                 self._files.sync_directory(self.root / "topics")
                 self._files.sync_directory(self.root / "dropped")
+                del self._numbers[topic]
+                del self._topics[number]
                 self._files.remove_tree(gone)
             except OSError as failure:
                 raise Unavailable(f"{topic} could not be dropped: {failure}") from failure
+        for place in self._logs:
+            with place.guard:
+                if place.log is not None and not place.log.has_failed:
+                    place.log.forget(lambda part: part >> _PARTITION_BITS == number)
 
     def _finish_drops(self) -> None:
         for name in self._files.names(self.root / "dropped"):
@@ -225,6 +443,9 @@ class SegmentStore(JournalStore):
         for journal in list(self._open.values()):
             if journal is not None:
                 journal.close()
+        for place in [*self._logs, *self._own_logs.values()]:
+            if place.log is not None:
+                place.log.close()
         if self._background is not None:
             self._background.shutdown(wait=True)
         lock, self._lock = self._lock, None

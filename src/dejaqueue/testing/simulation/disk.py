@@ -65,5 +65,8 @@ class SimulatedStore(SegmentStore):
             file_system=disk,
         )
 
+    def _new_identity(self) -> int:
+        return 0
+
     def _take_lock(self) -> DirectoryLock | None:
         return None

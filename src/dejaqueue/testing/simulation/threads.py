@@ -18,6 +18,7 @@ from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Clock, Wake
+from dejaqueue.journal.interface import Append, append_together
 from dejaqueue.testing.simulation.world import Life, World
 
 Arguments = ParamSpec("Arguments")
@@ -52,7 +53,7 @@ class SimulatedCommitter(Committer):
     def __init__(self, name: str, world: World, life: Life) -> None:
         super().__init__(name)
         self._world, self._life = world, life
-        self._appends: deque[Callable[[], None]] = deque()
+        self._appends: deque[Append] = deque()
 
     def start(self) -> None:
         """There is no thread."""
@@ -60,21 +61,22 @@ class SimulatedCommitter(Committer):
     def stop(self) -> None:
         """Finish what was submitted."""
         while self._appends:
-            self._appends.popleft()()
+            append_together([self._appends.popleft()])
 
-    def submit(self, append: Callable[[], None]) -> None:
+    def submit(self, append: Append) -> None:
         """Append a little later."""
         self._appends.append(append)
-        self._world.after(self._world.between(50, APPEND_US_MAX), self._append_one, self._life)
+        self._world.after(self._world.between(50, APPEND_US_MAX), self._append_some, self._life)
 
-    def _append_one(self) -> None:
-        if self._appends:
-            self._appends.popleft()()
+    def _append_some(self) -> None:
+        """What waits, or some of it: who comes meanwhile is not always taken along."""
+        count = self._world.between(1, max(1, len(self._appends)))
+        append_together([self._appends.popleft() for _ in range(min(count, len(self._appends)))])
 
     def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
         """Who waits makes it happen now."""
         while not is_landed():
-            self._appends.popleft()()
+            append_together([self._appends.popleft()])
 
 
 class SimulatedWorker(PartitionWorker):

@@ -17,6 +17,7 @@ from dejaqueue.broker.partition.partition import (
     Partition,
 )
 from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest
+from dejaqueue.broker.shard.allotment import Allotment
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.chore import Chore
 from dejaqueue.broker.shard.committer import Committer
@@ -60,6 +61,9 @@ class Owner:
     def fenced(self) -> None:
         self.fences += 1
 
+    def end(self) -> None:
+        raise AssertionError("a partition does not let go of its topic")
+
 
 class Broken(Chore):
     """Raises what the test says, once."""
@@ -98,7 +102,7 @@ class World:
             self.door,
             Committer("test"),
             Dispatcher(10**12, lambda _number: True),
-            Backlog,
+            Allotment(Backlog),
             Duties(Maintenance(writer, Quiet()), chores=(self.chore,)),
         )
 

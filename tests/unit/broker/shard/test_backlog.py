@@ -1,10 +1,10 @@
-"""What a backlog counts, and a shard's share of it. The whole way is in rule 14's tests."""
+"""What a backlog counts. The whole way is in rule 14's tests."""
 
 from __future__ import annotations
 
 import pytest
 
-from dejaqueue.broker.shard.backlog import Backlog, check_backlog, share_of
+from dejaqueue.broker.shard.backlog import Backlog, check_backlog
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.model import Topic
 
@@ -16,8 +16,3 @@ def test_a_backlog_that_is_exactly_full_is_fine() -> None:
         check_backlog(topic, Backlog(3, 60), 3, 40)
     with pytest.raises(ResourceExhausted, match="60 bytes are live and 41 want in"):
         check_backlog(topic, Backlog(3, 60), 2, 41)
-
-
-def test_a_share_is_rounded_up__and_no_limit_stays_none() -> None:
-    share = share_of(Topic("t", spread=3, partitions=3, max_backlog_count=100))
-    assert (share.max_backlog_count, share.max_backlog_bytes) == (34, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.engine.commands import Ack, Cancel, Lease
 from dejaqueue.errors import InternalError, ResourceExhausted, Unavailable
+from dejaqueue.journal.interface import Append, append_together
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply
 from tests.unit.broker.cores import Served, Sink, sequences
@@ -22,15 +23,15 @@ class ByHand(Committer):
     """Appends when the test says so."""
 
     def __init__(self, *, is_apart: bool = False) -> None:
-        self.appends: list[Callable[[], None]] = []
+        self.appends: list[Append] = []
         self.is_apart = is_apart
 
-    def submit(self, append: Callable[[], None]) -> None:
+    def submit(self, append: Append) -> None:
         self.appends.append(append)
 
     def wait(self, landed: Any, is_landed: Callable[[], bool]) -> None:
         while not is_landed():
-            self.appends.pop(0)()
+            append_together([self.appends.pop(0)])
 
 
 class Hears(Listener):
@@ -77,7 +78,7 @@ def test_nothing_is_told_before_it_is_durable__and_then_all_of_it() -> None:
     served.core.commits.commit(behind=True)
     assert (served.replies, sink.pushes, hears.groups) == ([], [], [])
     assert served.core.commits.in_flight
-    committer.appends.pop()()
+    append_together([committer.appends.pop()])
     assert [reply.number for reply in served.replies] == [7]
     assert sink.pushes == [push]
     assert hears.groups == [(3, 3, 1)]
@@ -107,10 +108,11 @@ def test_after_an_append_that_failed_nothing_is_answered_or_appended(
     answer(served, 7)
     served.replies.clear()
 
-    def full(*_rest: object) -> int:
-        raise ResourceExhausted("the disk is full", 1_000)
+    def full(appends: Sequence[Append]) -> None:
+        for one in appends:
+            one.error = ResourceExhausted("the disk is full", 1_000)
 
-    monkeypatch.setattr(served.core.journal, "append", full)
+    monkeypatch.setattr(served.core.journal.log, "append_all", full)
     commits = served.core.commits
     with pytest.raises(ResourceExhausted):
         commits.commit(behind=False)
@@ -170,7 +172,7 @@ def test_for_a_server_nobody_waits__who_needs_all_durable_is_held_up() -> None:
     assert apart.core.commits.is_held_up
     apart.core.commits.commit(behind=True)
     assert not apart.core.commits.is_settled
-    committer.appends.pop()()
+    append_together([committer.appends.pop()])
     assert apart.core.commits.settles()
 
 

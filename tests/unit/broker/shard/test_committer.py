@@ -1,54 +1,97 @@
-"""Threads that append: in order, all before they stop, beside each other where they may hang."""
+"""Threads that append: in order, together, all before they stop; beside each other where they may
+hang."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from dejaqueue.broker.shard.committer import ApartCommitter, Committer
+from dejaqueue.journal.interface import Append, Journal
+from dejaqueue.journal.memory import MemoryStore
+from dejaqueue.testing.journal_conformance import make_ack
 
 SECONDS_MAX = 20
 
 
-def test_what_was_submitted_is_done_in_order_before_it_stops() -> None:
-    committer = Committer("test-committer")
+class Shared:
+    """A log that notes what is appended together, and waits before if it is asked to."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.may = threading.Event()
+        self.begun = threading.Event()
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        self.begun.set()
+        assert self.may.wait(SECONDS_MAX)
+        self.groups.append([append.after for append in appends])
+
+
+class OfShared:
+    """A journal in such a log."""
+
+    def __init__(self, log: Shared) -> None:
+        self.log = log
+
+
+def append_to(log: Shared, after: int, done: list[int]) -> Append:
+    journal: Any = OfShared(log)
+    return Append(journal, [], after, 1, lambda append: done.append(append.after))
+
+
+def test_what_waits_is_appended_together_and_told_in_order() -> None:
+    committer, log, other = Committer("test-committer"), Shared(), Shared()
     done: list[int] = []
+    other.may.set()
     committer.start()
     assert committer.is_alive
-    for number in range(100):
-        committer.submit(lambda number=number: done.append(number))  # type: ignore[misc]
+    committer.submit(append_to(log, 0, done))
+    assert log.begun.wait(SECONDS_MAX)
+    for after in range(1, 50):
+        committer.submit(append_to(log if after % 2 else other, after, done))
+    log.may.set()
     committer.stop()
     committer.stop()
-    assert done == list(range(100))
+    odd, even = list(range(1, 50, 2)), list(range(2, 50, 2))
+    assert (log.groups, other.groups) == ([[0], odd], [even])
+    assert done == [0, *odd, *even]
     assert not committer.is_alive
 
 
-def test_who_waits_goes_on_when_it_has_landed() -> None:
-    committer, landed = Committer("test-committer"), threading.Condition()
-    done: list[int] = []
-    committer.start()
+def test_partitions_of_a_shard_share_a_sync_and_each_has_its_own_outcome() -> None:
+    store = MemoryStore(shards=1)
+    journals: list[Journal] = [store.open("t", number) for number in range(3)]
+    landed = threading.Condition()
+    done: list[Append] = []
 
-    def append() -> None:
+    def tell(append: Append) -> None:
         with landed:
-            done.append(1)
+            done.append(append)
             landed.notify_all()
 
-    committer.submit(append)
-    committer.wait(landed, lambda: bool(done))
-    assert done == [1]
+    committer = Committer("test-committer")
+    for number, journal in enumerate(journals):
+        # The second one is not at its tail.
+        committer.submit(Append(journal, [make_ack(number)] * 2, int(number == 1), 1, tell))
+    committer.start()
+    committer.wait(landed, lambda: len(done) == 3)
     committer.stop()
+    assert [append.tail for append in done] == [2, 0, 2]
+    assert [type(append.error).__name__ for append in done] == ["NoneType", "Fenced", "NoneType"]
+    assert [entry.rows for _, _, entry in journals[2].scan(0)] == [2, 2]
 
 
 def test_an_append_that_hangs_holds_no_other__where_each_has_a_thread() -> None:
-    apart = ApartCommitter(ThreadPoolExecutor(2))
-    may, others = threading.Event(), threading.Event()
+    apart, hangs, goes_on = ApartCommitter(ThreadPoolExecutor(2)), Shared(), Shared()
+    goes_on.may.set()
+    others = threading.Event()
     apart.start()
-
-    def hangs() -> None:
-        assert may.wait(SECONDS_MAX)
-
-    apart.submit(hangs)
-    apart.submit(others.set)
+    journal: Any = OfShared(goes_on)
+    apart.submit(append_to(hangs, 0, []))
+    apart.submit(Append(journal, [], 0, 1, lambda _: others.set()))
     assert others.wait(SECONDS_MAX)
-    may.set()
+    hangs.may.set()
     apart.stop()

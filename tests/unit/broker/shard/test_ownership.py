@@ -20,7 +20,7 @@ def test_the_cluster_is_asked_about_the_topic() -> None:
     asked: list[tuple[str, str]] = []
 
     class Cluster:
-        def refusal(self, topic: str) -> Unavailable:
+        def refusal(self, topic: str, *, begins: bool = False) -> Unavailable:
             asked.append(("refusal", topic))
             return refused
 
@@ -32,3 +32,18 @@ def test_the_cluster_is_asked_about_the_topic() -> None:
     assert ownership.refusal() is refused
     ownership.fenced()
     assert asked == [("refusal", "t~1of3"), ("fenced", "t~1of3")]
+
+
+def test_what_was_let_go_of_is_nobody_s_by_the_former_ownership() -> None:
+    """The broker may serve the topic again, by another one; somebody else did meanwhile."""
+
+    class Cluster:
+        def refusal(self, topic: str) -> None:
+            return None
+
+    cluster: Any = Cluster()
+    former, present = TopicOwnership(cluster, "t"), TopicOwnership(cluster, "t")
+    assert former.refusal() is None
+    former.end()
+    assert isinstance(former.refusal(), Unavailable)
+    assert present.refusal() is None

@@ -33,3 +33,15 @@ def test_it_asks_once_for_each_size_and_not_beyond_the_limit() -> None:
     for hottest in (100, 150, 150, 350, 9_999, 9_999):
         forecast.report(0, 0, counts(s0=hottest), 1)
     assert asked == [2, 4, 8]
+
+
+def test_what_one_shard_wants_all_get__and_a_spread_is_kept_to() -> None:
+    asked: list[int] = []
+    forecast = Forecast(SETTINGS, asked.append, shards=3, spread=3)
+    for hottest in (100, 150, 9_999):
+        forecast.report(1, 0, counts(s0=hottest), 3)
+    assert asked == [6]  # 8 at most, in threes
+    alone: list[int] = []
+    forecast = Forecast(SETTINGS, alone.append, spread=3)
+    forecast.report(0, 0, counts(s0=350), 3)
+    assert alone == [6]

@@ -8,6 +8,8 @@ import pytest
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic import handing_over
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.clock import Clock
 from dejaqueue.journal.interface import Snapshot
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
@@ -54,11 +56,12 @@ def test_a_long_one_gets_a_snapshot_while_it_is_still_served(
     served: list[bool] = []
     prepare = handing_over.prepare
 
-    def noting(topic: object) -> None:
-        prepare(topic)  # type: ignore[arg-type]
+    def noting(topic: ServedTopic, clock: Clock) -> None:
+        prepare(topic, clock)
         served.append(broker.serves("t"))
 
     monkeypatch.setattr(handing_over, "prepare", noting)
+    broker.prepare_to_give("t")
     broker.give("t", drain=True)
     found = newest_snapshot(broker)
     assert served == [True]
@@ -66,10 +69,7 @@ def test_a_long_one_gets_a_snapshot_while_it_is_still_served(
     assert found.position > handing_over.ENTRIES_MAX
 
 
-def test_what_came_after_that_snapshot_is_in_a_second_one__if_it_is_much(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handing_over, "prepare", lambda topic: None)
+def test_nobody_waits_for_a_snapshot_when_it_is_given(broker: Broker) -> None:
     fill(broker, handing_over.ENTRIES_MAX + 1)
     broker.give("t", drain=True)
-    assert newest_snapshot(broker) is not None
+    assert newest_snapshot(broker) is None

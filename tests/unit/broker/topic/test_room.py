@@ -8,7 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from dejaqueue.broker.topic.room import ASK_US, OPEN_BYTES, Room
+from dejaqueue.errors import TopicUnknown
 from dejaqueue.model import Topic, TopicKind
+
+
+class Partitions(list[Any]):
+    """What Room asks of the partitions of a topic."""
+
+    @property
+    def numbers(self) -> range:
+        return range(len(self))
 
 
 class Runtime:
@@ -20,10 +29,10 @@ class Runtime:
         self.topic = SimpleNamespace(name=name, kind=kind)
         self.journals = name
         self.rung: list[int] = []
-        self.partitions = [
+        self.partitions = Partitions(
             SimpleNamespace(number=n, loaded=bool(n), ring=lambda n=n: self.rung.append(n))
             for n in range(partitions)
-        ]
+        )
         self.looks: list[tuple[int, Future[None]]] = []
 
     def ring_all(self) -> None:
@@ -53,6 +62,33 @@ def test_after_a_start_large_journals_are_read_one_after_the_other() -> None:
     one.looks[1][1].set_result(None)
     assert len(one.looks) == 2
     assert other.looks == []
+
+
+def test_of_a_shared_log_those_that_are_read_already_and_take_little_are_left_alone() -> None:
+    one = Runtime("one", partitions=3)
+    sizes = {("one", number): OPEN_BYTES + 1 for number in range(3)}
+    store: Any = SimpleNamespace(taken_bytes=lambda *of: sizes.get(of, 0))
+    room_of(one, now_us=[0]).begin(store, [Topic("one", partitions=3)])
+    sizes["one", 1] = 5  # the first one was read, so the log knows what is whose
+    one.looks[0][1].set_result(None)
+    assert [number for number, _ in one.looks] == [0, 2]
+
+
+def test_who_keeps_room_of_a_shared_log_is_rung__also_if_nobody_used_it_since_the_start() -> None:
+    served, unused = Runtime("served"), Runtime("unused")
+    serve: Any = {"unused": unused}
+    clock: Any = SimpleNamespace(now_us=lambda: 0)
+
+    def begin(name: str) -> Any:
+        if name not in serve:
+            raise TopicUnknown(name)
+        return serve[name]
+
+    store: Any = SimpleNamespace(taken_bytes=lambda *_: 0)
+    topics: Any = [served]
+    Room(lambda: topics, begin, clock).begin(store, [])
+    store.ask([("served", 1), ("deleted", 0), ("unused", 0), ("served", 7)])
+    assert (served.rung, unused.rung) == ([1], [0])
 
 
 def test_when_room_is_wanted_those_that_were_read_are_asked__once_a_second() -> None:

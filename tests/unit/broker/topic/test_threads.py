@@ -7,6 +7,9 @@ from functools import partial
 
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.clock import SystemClock
+from dejaqueue.journal.interface import Append
+from dejaqueue.journal.memory import MemoryStore
+from dejaqueue.testing.journal_conformance import make_ack
 
 
 def test_an_executor_works_in_order_on_a_thread_of_its_name() -> None:
@@ -30,6 +33,7 @@ def test_a_function_runs_once_and_a_worker_has_its_committer() -> None:
     worker = Threads().worker("w", SystemClock())
     worker.start()
     ran = threading.Event()
-    worker.committer.submit(ran.set)
+    journal = MemoryStore().open("t", 0)
+    worker.committer.submit(Append(journal, [make_ack(1)], 0, 1, lambda _: ran.set()))
     assert ran.wait(10)
     worker.stop()

@@ -14,12 +14,12 @@ import pytest
 
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topic.peers import ASK, TELL
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions import home
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.home import Decision
 from dejaqueue.broker.transactions.names import TransactionName, family_of
-from dejaqueue.broker.transactions.peers import ASK, TELL
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.errors import Elsewhere, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import Topic
@@ -73,7 +73,7 @@ def coordinator(broker: Broker, peers: Peers) -> Coordinator:
     def has(topic: str, partition: int) -> bool:
         return topic == "far" or (topic == "t" and partition < 2)
 
-    return Coordinator(served, has, lambda: peers)
+    return Coordinator(served, has, lambda topic, _partition: topic, lambda: peers)
 
 
 def a_name(broker: Broker, partition: int = 0) -> TransactionName:

@@ -114,7 +114,7 @@ def test_full_disk_is_a_warning_since_consumers_make_room(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_dead_worker_is_a_reason(broker: Broker) -> None:
     send(broker)
-    worker = broker.worker_of("b", 1)
+    worker = broker.workers[1]
     ended = threading.Event()
 
     def break_it() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dejaqueue.client._aio.client import AsyncClient
-from dejaqueue.errors import Unavailable
+from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.wire.frames import Reply
 from tests.unit.client._aio.test_client import run
 from tests.unit.client.fake_transport import FakeTransport, ok
@@ -81,3 +81,21 @@ def test_a_shift_whose_connection_breaks_is_not_sent_again() -> None:
 
     run(transport, main)
     assert len(transport.writes) == 1
+
+
+def test_deliveries_of_another_consumer_are_given_back_by_id_and_attempt() -> None:
+    transport = FakeTransport(ok)
+
+    async def main(client: AsyncClient) -> None:
+        given = await client.nack("t", ids=[5, 6], attempts=[1, 3], delay=2, reason="it died")
+        assert given.ok
+        assert (await client.nack("t", ids=[5], attempts=[1], dead=True)).ok
+        for ids, attempts in (([5], [1, 2]), ([5], [70_000])):
+            with pytest.raises(BadRequest, match="attempts"):
+                await client.nack("t", ids=ids, attempts=attempts)
+
+    run(transport, main)
+    later, dead = transport.writes
+    assert (later.stream.argument_ms, later.stream.reason) == (2_000, "it died")
+    assert later.sent[0][1].to_pydict() == {"id": [5, 6], "attempts": [1, 3]}
+    assert (dead.stream.argument_ms, dead.stream.dead) == (-1, True)

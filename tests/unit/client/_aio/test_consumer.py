@@ -39,7 +39,7 @@ def test_messages_one_at_a_time_each_at_its_time() -> None:
             async for message in consumer:
                 assert clock.now_us() >= message.due_ms * 1000
                 got.append(message.id)
-                assert is_ok(await message.ack())
+                assert is_ok(await message.ack(wait=True))
             assert got == [0, 1, 2]
             assert consumer.lateness().count == 3
 

@@ -43,6 +43,20 @@ def test_linger_sends_what_there_is() -> None:
         assert producer.send(b"x", due=1_800_000_000_000).result(SECONDS_MAX) == 1000
 
 
+def test_a_batch_of_many_bytes_goes_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for face in ("_sync", "_aio"):
+        monkeypatch.setattr(f"dejaqueue.client.{face}.producer.BYTES_MAX", 10)
+    transport = FakeTransport(ok)
+    with (
+        Client(transport=transport) as client,
+        client.producer("t", linger_ms=60_000) as producer,
+    ):
+        for payload in (b"1234", b"5678", b"90", b"next"):
+            producer.send(payload)
+        transport.wait_writes(1).wait_for(1)
+        assert transport.writes[0].sent[0][1].num_rows == 3
+
+
 def test_no_linger_sends_each_alone() -> None:
     transport = FakeTransport(ok)
     with Client(transport=transport) as client, client.producer("t", linger_ms=0) as producer:

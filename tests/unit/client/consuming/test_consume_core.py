@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dejaqueue.client.connection_watch import ConnectionWatch
 from dejaqueue.client.consuming.consume_core import (
     PING_MS,
     PINGS_EARLY_MS,
     ConsumeCore,
-    ConsumeSettings,
 )
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.settle_batches import ACKED
 from dejaqueue.client.link import WriteLink
 from dejaqueue.errors import TopicUnknown, Unavailable
@@ -40,6 +41,7 @@ class Bench:
         auto_extend: bool = True,
         rows_max: int | None = None,
         shared: bool = False,
+        until_settled: bool = False,
     ) -> None:
         self.clock = VirtualClock(start_ms=START_MS)
         self.alarm = StillAlarm(self.clock)
@@ -48,10 +50,11 @@ class Bench:
         self.core = ConsumeCore(
             self.transport,
             ConsumeStream("t"),
-            ConsumeSettings(prefetch, auto_extend, 1_000, rows_max),
+            ConsumeSettings(prefetch, auto_extend, 1_000, rows_max, until_settled),
             self.clock,
             self.alarm,
             self.link_for,
+            ConnectionWatch("", self.clock),
         )
         self.core.open()
 
@@ -346,7 +349,7 @@ def test_a_settle_that_finds_the_client_closed_is_answered(
     assert taken is not None
     bench.channel.answers_settles = False
     answer = bench.core.settle(SettleOp.ACK, taken)
-    monkeypatch.setattr(bench.core, "_link_for", closed)
+    monkeypatch.setattr(bench.core._settling, "_link_for", closed)
     bench.channel.futures[-1].set_exception(Unavailable("the broker was killed"))
     with pytest.raises(Unavailable, match="closed"):
         answer.result(SECONDS_MAX)
@@ -429,6 +432,7 @@ def test_no_broker_in_time() -> None:
         clock,
         StillAlarm(clock),
         lambda stream: pytest.fail(str(stream)),
+        ConnectionWatch("", clock),
     )
     core.open()
     with pytest.raises(Unavailable, match="nobody there"):

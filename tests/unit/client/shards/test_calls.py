@@ -82,7 +82,7 @@ def test_nothing_is_due_in_any_shard__the_next_due_time_is_none() -> None:
 
 def test_lists_are_joined__partitions_in_order() -> None:
     answers = [{"topic": "x", "partitions": [{"partition": number}]} for number in (2, 0, 1)]
-    found = Shards(*answers).calls.act("assignments", {"topic": "t"})
+    found = Shards(*answers).calls.act("scan_ranges", {"topic": "t"})
     assert found == {"topic": "t", "partitions": [{"partition": number} for number in range(3)]}
 
 
@@ -169,8 +169,15 @@ def test_a_place_that_no_answer_gave_is_refused(after: Any) -> None:
 def test_a_call_that_cannot_be_made_across_shards_is_refused_and_asks_nobody() -> None:
     shards = Shards({}, {}, {})
     with pytest.raises(Refused, match="spread over brokers"):
-        shards.calls.act("begin_transaction", {"topic": "t"})
+        shards.calls.act("of_a_newer_broker", {"topic": "t"})
     assert shards.asked == []
+
+
+def test_who_has_nothing_in_any_shard_stands_by() -> None:
+    idle = (["x", "y"], ["y", "z"], ["y"])
+    answers = [{"topic": "t", "partitions": [], "standby": names} for names in idle]
+    found = Shards(*answers).calls.act("assignments", {"topic": "t"})
+    assert found["standby"] == ["y"]
 
 
 # --- claims -----------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.client.consuming.consume_core import ConsumeSettings
+from dejaqueue.client.connection_watch import ConnectionWatch
+from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.shards.consuming import TopicCore
 from dejaqueue.errors import Elsewhere, TopicUnknown
@@ -52,6 +53,7 @@ class Bench:
             self.clock,
             StillAlarm(self.clock),
             self.link_for,
+            ConnectionWatch("", self.clock),
         )
         self.core.open()
 

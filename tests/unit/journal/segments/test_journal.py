@@ -51,7 +51,7 @@ def test_an_append_lies_in_one_segment_however_large() -> None:
     large = [make_enqueue(np.random.default_rng(2), 40, 2_000) for _ in range(3)]
     first = journal.tail + 1
     journal.append(large, journal.tail, 1)
-    segment = journal._listed.segments[-1]
+    segment = journal.log.listed.segments[-1]
     assert (segment.first, segment.count) == (first, 3)
     written = [rows_of(entry, first + place) for place, entry in enumerate(large)]
     for rows in written:
@@ -65,7 +65,7 @@ def test_segments_grow_to_their_size() -> None:
     for _ in range(150):
         journal.append([entry], journal.tail, 1)
     # Sealed ones were trimmed to what is in them.
-    sizes = [segment.byte_count / (1 << 20) for segment in journal._listed.segments]
+    sizes = [segment.byte_count / (1 << 20) for segment in journal.log.listed.segments]
     assert [round(size + 0.5) for size in sizes[:3]] == [1, 2, 4]
     assert sizes[-1] == 4
 
@@ -74,12 +74,12 @@ def test_live_rows_keep_a_segment_and_only_that() -> None:
     journal = open_journal()
     written = fill(journal, np.random.default_rng(3), 200)
     cover(journal)
-    segments = journal._listed.segments
+    segments = journal.log.listed.segments
     assert len(segments) > 5
     kept = {segments[2].first, segments[4].last}
     live = {locator: row for locator, row in written.items() if locator >> 20 in kept}
     journal.free(locators([locator for locator in written if locator not in live]))
-    firsts = [segment.first for segment in journal._listed.segments]
+    firsts = [segment.first for segment in journal.log.listed.segments]
     expected = {segments[place].first for place in (2, 4)} | {segments[-1].first}
     with_rows = {locator >> 20 for locator in live}
     assert with_rows <= kept
@@ -95,7 +95,7 @@ def test_the_active_segment_stays() -> None:
     rows = fill(journal, np.random.default_rng(4), 3)
     journal.free(locators(rows))
     cover(journal)
-    assert len(journal._listed.segments) == 1
+    assert len(journal.log.listed.segments) == 1
     assert journal.tail == 3
 
 
@@ -109,9 +109,9 @@ def test_before_adopt_nothing_is_given_back() -> None:
     journal.truncate(journal.tail)
     assert journal.sparse() is None
     assert read_rows(journal, list(written)) == list(written.values())
-    count = len(journal._listed.segments)
+    count = len(journal.log.listed.segments)
     journal.adopt(iter([locators(written)[:0]]))
-    assert len(journal._listed.segments) < count
+    assert len(journal.log.listed.segments) < count
 
 
 def test_sparse_names_mostly_dead_segments_oldest_first(
@@ -126,7 +126,7 @@ def test_sparse_names_mostly_dead_segments_oldest_first(
     journal.free(np.setdiff1d(locators(written), live))
     ranges = journal.sparse()
     assert ranges is not None
-    sealed = journal._listed.segments[:-1]
+    sealed = journal.log.listed.segments[:-1]
     assert ranges.tolist() == [[segment.first, segment.last] for segment in sealed]
     monkeypatch.setattr(module, "SPARSE_ROWS_MAX", 8)
     bounded = journal.sparse()
@@ -162,27 +162,27 @@ def test_rows_of_other_entries_do_not_count_as_live() -> None:
     for _ in range(200):
         journal.append([make_ack(30)], journal.tail, 1)
     cover(journal)
-    assert len(journal._listed.segments) == 1
+    assert len(journal.log.listed.segments) == 1
 
 
 def test_rows_freed_twice_are_our_bug_and_no_loss() -> None:
     journal = open_journal()
     written = fill(journal, np.random.default_rng(9), 200)
-    first = [one for one in written if one >> 20 <= journal._listed.segments[0].last]
+    first = [one for one in written if one >> 20 <= journal.log.listed.segments[0].last]
     journal.free(locators(first))
     with pytest.raises(InternalError, match="not live"):
         journal.free(locators(first))
     journal = open_journal()
     written = fill(journal, np.random.default_rng(9), 200)
-    middle = journal._listed.segments[2]
+    middle = journal.log.listed.segments[2]
     gone = [one for one in written if middle.first <= one >> 20 <= middle.last]
     kept = [one for one in written if one not in gone]
     journal.free(locators(gone))
     cover(journal)
-    assert middle not in journal._listed.segments
-    live = journal._live.copy()
+    assert middle not in journal.log.listed.segments
+    live = journal.log.room.live.copy()
     journal.free(locators(gone))  # they would be taken off the segment before
-    assert (journal._live == live).all()
+    assert (journal.log.room.live == live).all()
     assert read_rows(journal, kept) == [written[locator] for locator in kept]
 
 
@@ -230,6 +230,6 @@ def test_threads_read_while_segments_come_and_go(tmp_path: Path) -> None:
     assert not failures, failures
     assert min(rounds) > 0
     # The first 20 entries are live, and the active segment; all else has gone.
-    assert journal._listed.segments[0].first == 1
-    assert len(journal._listed.segments) < 10
+    assert journal.log.listed.segments[0].first == 1
+    assert len(journal.log.listed.segments) < 10
     store.close()

@@ -20,7 +20,7 @@ def store_on(files: FaultyFileSystem) -> MemoryStore:
     return MemoryStore(file_system=files, segment_bytes=1 << 13)
 
 
-def test_a_new_partition_has_no_segments() -> None:
+def test_a_new_log_has_no_segments() -> None:
     files = MemoryFileSystem()
     assert recover(files, Path("/nowhere"), 1, 0, 0).segments == []
 
@@ -30,16 +30,18 @@ def test_names_sort_by_position() -> None:
     assert names == sorted(names)
 
 
-def test_old_segments_are_not_read_when_a_snapshot_covers_them() -> None:
+def test_old_segments_are_not_read_when_two_snapshots_cover_them() -> None:
     files = FaultyFileSystem(MemoryFileSystem())
     store = store_on(files)
     journal = store.open("topic", 0)
     fill(journal, np.random.default_rng(1), 200)
-    journal.put_snapshot(journal.tail, "{}", [])
+    for position in (journal.tail - 1, journal.tail):
+        journal.put_snapshot(position, "{}", [])
+        journal.truncate(position)
     journal.close()
     journal = store.open("topic", 0)
-    mapped = [place for place, loaded in enumerate(journal._listed.loaded) if loaded]
-    assert mapped == [len(journal._listed.segments) - 1]
+    mapped = [place for place, loaded in enumerate(journal.log.listed.loaded) if loaded]
+    assert mapped == [len(journal.log.listed.segments) - 1]
 
 
 def test_a_segment_whose_seal_was_lost_is_walked_and_sealed_again() -> None:
@@ -48,7 +50,7 @@ def test_a_segment_whose_seal_was_lost_is_walked_and_sealed_again() -> None:
     store = store_on(files)
     journal = store.open("topic", 0)
     written = fill(journal, np.random.default_rng(2), 100)
-    assert journal.chore_failure is not None
+    assert journal.log.chore_failure is not None
     full_bytes = journal.byte_count()
     journal.close()
     files.fail_always("truncate", None)
@@ -66,7 +68,7 @@ def test_only_the_last_append_is_written_again() -> None:
     store = store_on(files)
     journal = store.open("topic", 0)
     fill(journal, np.random.default_rng(3), 10)
-    segment = journal._listed.segments[-1]
+    segment = journal.log.listed.segments[-1]
     last_at = int(segment.offsets()[segment.count - 1]) << 3
     journal.close()
     seen = []

@@ -48,7 +48,7 @@ def test_a_failed_allocation_leaves_nothing() -> None:
 def test_the_journal_goes_on_whatever_becomes_of_its_spare(operation: str) -> None:
     files = FaultyFileSystem(MemoryFileSystem(), spares=True)
     journal = MemoryStore(file_system=files, segment_bytes=1 << 13).open("topic", 0)
-    prepare = journal._prepare_spare
+    prepare = journal.log._prepare_spare
     prepared = 0
 
     def prepare_badly(file_bytes: int) -> None:
@@ -58,8 +58,8 @@ def test_the_journal_goes_on_whatever_becomes_of_its_spare(operation: str) -> No
         prepare(file_bytes)
         files.fail_always(operation, None)
 
-    journal._prepare_spare = prepare_badly  # type: ignore[method-assign]
+    journal.log._prepare_spare = prepare_badly  # type: ignore[method-assign]
     written = fill(journal, np.random.default_rng(1), 100)
     assert prepared > 3
-    assert (journal.chore_failure is None) == (operation == "none")
+    assert (journal.log.chore_failure is None) == (operation == "none")
     assert read_rows(journal, list(written)) == list(written.values())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from dejaqueue.journal.interface import Append
 from dejaqueue.testing.simulation.threads import SimulatedCommitter, SimulatedThreads
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 
@@ -48,8 +51,10 @@ def test_a_committer_appends_later_and_at_once_for_who_waits() -> None:
     committer = SimulatedCommitter("c", world, Life())
     seen: list[int] = []
     committer.start()
-    committer.submit(lambda: seen.append(1))
-    committer.submit(lambda: seen.append(2))
+    journal: Any = SimpleNamespace(log=SimpleNamespace(append_all=lambda _: None))
+    for number in (1, 2):
+        append = Append(journal, [], number, 1, lambda append: seen.append(append.after))
+        committer.submit(append)
     committer.wait(threading.Condition(), lambda: bool(seen))
     assert seen == [1]
     committer.stop()

@@ -1,11 +1,13 @@
-"""What brokers of a cluster say to one another about transactions.
+"""What brokers of a cluster say to one another about topics and transactions.
 
     tell_transaction    what a home decided, to the owner of a partition that takes part
     ask_transaction     what a home decided, asked by the owner of such a partition
+    ask_home            what the shards of a topic agree on, asked by the owner of a shard
+    ask_shard           that a shard keeps less of the topic's backlog, asked by its home
 
 Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
 Holds: a tell is answered when the decision is durable there; both may be said again at any time.
-See: transactions.py; flight/peers.py; docs/adr/0025.
+See: homes.py; transactions/coordinator.py; flight/peers.py; docs/adr/0025.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-TELL, ASK = "tell_transaction", "ask_transaction"
+TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
 """Their names in the table of calls (access/calls.py)."""
 
 
@@ -21,6 +23,6 @@ class Peers(Protocol):
     """The way to other brokers."""
 
     def ask(self, url: str, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """Have another broker do TELL or ASK. Returns at once; fails with what it says, or
+        """Have another broker do one of these. Returns at once; fails with what it says, or
         with Unavailable: then it may have been done."""
         ...

@@ -1,0 +1,102 @@
+"""What is left of topics that are deleted: it is let go of, and their journals are dropped.
+
+Room: cluster. Asked in each round of a node; what waits for journals runs beside the rounds.
+Holds: journals of a topic are dropped when all its shards are closed by their owners;
+one thing is done with the journals of a topic at a time.
+See: node.py; catalogue.py, whose changes these are; docs/adr/0024.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.cluster.catalogue import ClusterCatalogue
+from dejaqueue.cluster.placement import dealt
+from dejaqueue.errors import DejaQError
+
+log = logging.getLogger("dejaqueue.cluster")
+
+
+class Leftovers:
+    """As one broker of the cluster sees to them.
+
+    Args:
+        node: its name.
+        slot_of: the slot of a topic, or of a shard of one.
+        see_topics: called when the catalogue may have changed.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        threads: Threads,
+        slot_of: Callable[[str], int],
+        see_topics: Callable[[], None],
+    ) -> None:
+        self._node, self._threads = node, threads
+        self._slot_of, self._see_topics = slot_of, see_topics
+        self._busy: set[str] = set()
+        """Topics whose journals are looked at or dropped just now."""
+        self._tidied: set[str] = set()
+        self._tidied_version = -1
+
+    def let_go(self, broker: Broker, catalogue: ClusterCatalogue, mine: set[int]) -> bool:
+        """Say of topics that are being deleted that they are let go of; False: one is not yet.
+
+        Whoever owns the slot says so. A broker that believes so still, and sleeps, is kept out by
+        an epoch before.
+
+        Args:
+            mine: slots that this broker owns.
+        """
+        all_left = True
+        for topic in catalogue.leaving():
+            row = catalogue.row_of(topic)
+            shards = () if row is None else row.waits
+            here = [name for name in shards if self._slot_of(name) in mine]
+            if row is None or not here:
+                continue
+            if all(broker.has_let_go(name) for name in here):
+                self._apart(topic, partial(catalogue.let_go, row, here))
+            else:
+                all_left = False
+        return all_left
+
+    def bury(
+        self, broker: Broker, catalogue: ClusterCatalogue, staying: Iterable[str], slots: int
+    ) -> None:
+        """Drop the journals of topics that everybody has let go of: one broker does, any may."""
+        buriers = dealt(staying, slots)
+        for topic in catalogue.leaving():
+            row = catalogue.row_of(topic)
+            if row is None or row.waits:
+                continue
+            if buriers and buriers[self._slot_of(topic)] == self._node:
+                self._apart(topic, partial(catalogue.bury, row))
+        version = catalogue.version
+        if version != self._tidied_version:
+            words = catalogue.words()
+            if self._tidied - words:
+                broker.store.tidy(words)
+            self._tidied, self._tidied_version = words, version
+
+    def _apart(self, topic: str, call: Callable[[], None]) -> None:
+        """Do one thing at a time with journals of a topic, beside the rounds: it may hang."""
+        if topic in self._busy:
+            return
+        self._busy.add(topic)
+
+        def run() -> None:
+            try:
+                call()
+            except DejaQError as error:
+                log.warning("what is left of topic %s stays for now: %s", topic, error)
+            finally:
+                self._busy.discard(topic)
+                self._see_topics()
+
+        self._threads.start("dejaq-bury", run)
