@@ -287,12 +287,13 @@ class InternalError(DejaQError):
 
 
 def all_errors() -> list[type[DejaQError]]:
-    """Every error class, by number."""
+    """Every error class with a number of its own, by number. What a program derives from one of
+    them without a number travels as that one, and is made by that program alone."""
     kinds: list[type[DejaQError]] = []
     stack: list[type[DejaQError]] = [DejaQError]
     while stack:
         kind = stack.pop()
-        kinds.append(kind)
+        kinds.extend([kind] if "number" in vars(kind) else [])
         stack.extend(kind.__subclasses__())
     return sorted(kinds, key=lambda kind: kind.number)
 

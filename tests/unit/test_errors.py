@@ -47,6 +47,15 @@ def test_numbers_are_for_ever() -> None:
     }
 
 
+def test_what_a_program_derives_is_made_by_that_program_alone() -> None:
+    class Mine(TopicUnknown):
+        """An error of somebody's program."""
+
+    assert Mine not in errors.all_errors()
+    assert type(errors.from_fields(errors.to_fields(TopicUnknown("t")))) is TopicUnknown
+    assert type(errors.from_fields(errors.to_fields(Mine("t")))) is TopicUnknown
+
+
 def test_every_error_says_how_it_travels() -> None:
     for kind in errors.all_errors():
         assert 400 <= kind.http_status < 600

@@ -171,6 +171,10 @@ class TopicStats(_Counts):
     consumers: tuple[ConsumerStats, ...] = ()
     partitions: tuple[PartitionStats, ...] = field(default=(), repr=False)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as values of JSON; the topic's name is the first one."""
+        return {"topic": self.topic} | super(TopicStats, self).to_dict()
+
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> Self:
         """Those of the broker's answer that are known here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,12 +47,19 @@ def test_a_closed_executor_finishes_or_forgets() -> None:
     assert seen == [1]
 
 
+class Ends:
+    """A log that keeps nothing."""
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        pass
+
+
 def test_a_committer_appends_later_and_at_once_for_who_waits() -> None:
     world = World(1)
     committer = SimulatedCommitter("c", world, Life())
     seen: list[int] = []
     committer.start()
-    journal: Any = SimpleNamespace(log=SimpleNamespace(append_all=lambda _: None))
+    journal: Any = SimpleNamespace(log=Ends())
     for number in (1, 2):
         append = Append(journal, [], number, 1, lambda append: seen.append(append.after))
         committer.submit(append)
