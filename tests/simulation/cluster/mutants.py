@@ -15,7 +15,6 @@ from dejaqueue.broker.shard import opening
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.topic.catalogue import Catalogue
-from dejaqueue.broker.topic.given_ids import ids_behind
 from dejaqueue.broker.topic.peers import TELL
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.coordinator import Coordinator
@@ -212,11 +211,6 @@ def a_change_of_the_catalogue_is_not_compared(patch: pytest.MonkeyPatch) -> None
 
 
 @mutant
-def who_takes_a_topic_does_not_read_the_catalogue(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ClusterCatalogue, "check_there", lambda self, name, number: None)
-
-
-@mutant
 def an_unknown_topic_is_not_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClusterCatalogue, "get", Catalogue.get)
 
@@ -224,16 +218,6 @@ def an_unknown_topic_is_not_asked_for(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def the_ids_of_a_name_begin_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CatalogueState, "next_ids", lambda self, name: 0)
-
-
-@mutant
-def who_lets_go_keeps_nobody_out(patch: pytest.MonkeyPatch) -> None:
-    """What a topic gave is read, and whoever sleeps gives more."""
-
-    def behind(*asked: Any, fences: bool = False, **named: Any) -> int:
-        return ids_behind(*asked, fences=False, **named)
-
-    patch.setattr("dejaqueue.cluster.catalogue.ids_behind", behind)
 
 
 @mutant
