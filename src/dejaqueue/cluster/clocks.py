@@ -145,7 +145,7 @@ class ClockComparison:
         # may be wrong, and the last agree with the second.
         apart = apart_us != 0 and not comparing
         leaving = apart and abs(apart_us) > settings.apart_ms_max * 1_000
-        if (apart, leaving) != (member.apart, member.leaving):
+        if (apart, leaving) != (member.apart, member.apart and member.leaving):
             news.clock_apart(self._node, apart_us, lets_go=leaving)
         self._has_agreed |= not (comparing or apart)
         return replace(member, comparing=comparing, apart=apart, leaving=leaving, apart_us=apart_us)

@@ -515,7 +515,7 @@ class Node:
         before = membership.member
         after = self._with_clock(before, facts)
         is_short = self.disk is not None and self.disk.is_short
-        after = replace(after, short=is_short, leaving=self._leaving)
+        after = replace(after, short=is_short, leaving=after.leaving or self._leaving)
         said = (before.comparing, before.apart, before.leaving, before.short)
         if (after.comparing, after.apart, after.leaving, after.short) != said:
             membership.change(after)
