@@ -15,6 +15,7 @@ import signal
 import ssl
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,6 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     seat = ClusterSeat(settings)
     if not seat.prepare(STOPPING_SIGNALS):
         return True
-    all_ended, token = True, None
     broker = Broker(seat.settings, node=seat.node)
     tokens = _tokens(settings, broker)
     gate = Gate(broker.keys, tokens=tokens, observers_read=settings.server.observers_read)
@@ -116,14 +116,20 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         ) from error
     # Alive before it is ready: recovery may take a while, and a probe must not end it.
     http.start()
-    try:
+    with ExitStack() as ending:  # each of them, whatever goes wrong in another one
+        for end in (seat.close, http.stop, broker.stop, seat.leave):
+            ending.callback(end)
         broker.start()
         _warn(host, gate, tls, tokens)
         token = _start_token(settings, gate)
+        if token is not None:
+            ending.callback(token.remove)
         flight = FlightServer(
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
         )
         flight.start()
+        ending.callback(flight.stop)
+        ending.callback(seat.leave)
         if seat.node is not None:
             seat.node.on_gone = flight.drop
         seat.join(broker, flight.port, http.port, tls=tls is not None)
@@ -141,15 +147,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         watch.stop()
         log.info("stopping (once more to stop at once; nothing is lost)")
         seat.leave()  # others take over while this one still says where things are
-        all_ended = flight.stop()
-    finally:
-        if token is not None:
-            token.remove()
-        seat.leave()
-        broker.stop()
-        http.stop()
-        seat.close()
-    return all_ended
+        return flight.stop()
 
 
 def _start_token(settings: BrokerSettings, gate: Gate) -> StartToken | None:
