@@ -37,6 +37,7 @@ ALLOWED = frozenset(
 READ = {
     "async-timeout": "Apache-2.0",
     "cronsim": "BSD-3-Clause",
+    "jinja2": "BSD-3-Clause",
     "py4j": "BSD-3-Clause",
     "uvloop": "Apache-2.0 OR MIT",
 }

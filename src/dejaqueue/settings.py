@@ -350,6 +350,17 @@ class HistorySettings(Group):
 Level = Literal["debug", "info", "warning", "error"]
 
 
+class ConsoleSettings(Group):
+    """The pages for people, at /console of the HTTP port."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether the HTTP port has the console. true: it asks for the same API keys as "
+        "the API and does nothing while nobody looks; without keys it answers this machine alone. "
+        "Cannot change live.",
+    )
+
+
 class LogSettings(Group):
     """What is written to standard error, and how."""
 
@@ -490,6 +501,7 @@ class BrokerSettings(BaseSettings):
     server: ServerSettings = Field(default_factory=ServerSettings)
     quotas: QuotaSettings = Field(default_factory=QuotaSettings)
     history: HistorySettings = Field(default_factory=HistorySettings)
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)

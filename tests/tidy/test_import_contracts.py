@@ -41,6 +41,7 @@ FAULTS = [
     ("Tasks are built", "tasks/worker/board.py", "import dejaqueue.wire.frames"),
     ("Spark's executors", "spark/options.py", "import dejaqueue.engine.commands"),
     ("Celery's workers", "celery/names.py", "import dejaqueue.engine.commands"),
+    ("The console calls", "console/topics.py", "import dejaqueue.broker.broker"),
     ("The broker knows no sockets", "journal/interface.py", "import socket"),
     ("The broker's door", "http/answers.py", "import dejaqueue.broker.partition"),
     ("The broker's door", "http/routes/topics.py", "import dejaqueue.broker.doq.messages"),

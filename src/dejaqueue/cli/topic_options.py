@@ -8,18 +8,16 @@ See: topics.py; the texts are those of the settings in model.py.
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from enum import StrEnum
-from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import click
 
 from dejaqueue.cli.times import Span
 from dejaqueue.model import CHANGEABLE, Topic
+from dejaqueue.setting_words import topic_texts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -68,21 +66,8 @@ def flag_of(name: str) -> str:
     return _OTHER_NAMES.get(name) or "--" + name.removesuffix("_ms").replace("_", "-")
 
 
-@cache
-def _texts() -> dict[str, str]:
-    """The text that stands below each setting in its class."""
-    (cls,) = ast.parse(inspect.getsource(Topic)).body
-    assert isinstance(cls, ast.ClassDef)
-    texts = {}
-    for field, text in zip(cls.body, cls.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-            texts[field.target.id] = " ".join(str(text.value.value).split()) if is_text else ""  # type: ignore[attr-defined]
-    return texts
-
-
 def _option(name: str, kind: Any) -> Callable[[Function], Function]:
-    text = _texts()[name]
+    text = topic_texts()[name]
     flag = flag_of(name)
     if name == "weights":
         more = f"{text} Can be given again."

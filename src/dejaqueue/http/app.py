@@ -10,6 +10,9 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from dejaqueue.access.pages import Pages
+from dejaqueue.console.console import Console
+from dejaqueue.console.streams import Streams
+from dejaqueue.console.views import VIEWS
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
@@ -73,5 +76,12 @@ def build_app(service: Service) -> FastAPI:
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)
     app.add_middleware(HeadAsGet)
+    app.state.news = Streams()
+    if service.broker.settings.console.enabled:  # outermost: it calls all that is behind
+        clock = service.broker.clock
+        app.add_middleware(
+            Console, gate=service.gate, pages=pages, now_ms=clock.utc_ms, views=VIEWS,
+            streams=app.state.news,
+        )  # fmt: skip
     app.state.exposition = Exposition(service, requests, pages)
     return app

@@ -115,6 +115,7 @@ class HttpServer:
         flow: Flow | None = getattr(self._app.state, "flow", None)
         if flow is not None:
             flow.close()
+        self._app.state.news.close()
         sharded: ShardedBrokers | None = getattr(self._app.state, "sharded", None)
         if sharded is not None:
             for flow in sharded.flows():

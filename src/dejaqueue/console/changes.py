@@ -1,0 +1,148 @@
+"""Changes of all messages in a stretch of time: counted first, then done piece by piece.
+
+Room: console. Each piece is a request of the API.
+Holds: a change begins only after its preview: more than TYPED_FROM messages are confirmed by typing
+their number as it was shown, and a number that has grown since by a tenth is shown again; nothing
+that is leased is changed.
+See: works.py, which runs the pieces; docs/reference/semantics.md, rule 9.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from dejaqueue import limits
+from dejaqueue.console.api import Api, ApiError, topic_path
+from dejaqueue.console.visit import Visit
+from dejaqueue.console.works import Work
+
+TYPED_FROM = 1_000
+SPREAD_MAX = 1_000_000
+"""Messages of one spread: their ids are kept meanwhile, 8 MB."""
+_BY_NAME_MAX = 5_000
+FILTERS = ("state", "group", "tags_any", "tags_all", "tags_none", "due_from", "due_to")
+_LISTS = ("tags_any", "tags_all", "tags_none")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which messages, and what becomes of them.
+
+    Attributes:
+        where: the filter, as the API takes it.
+        verb: cancel, shift or spread.
+        by_ms: of a shift: so much later; negative: earlier.
+        to_from_ms, to_end_ms: of a spread: where they go, evenly.
+    """
+
+    topic: str
+    where: dict[str, Any]
+    verb: str
+    by_ms: int = 0
+    to_from_ms: int = 0
+    to_end_ms: int = 0
+
+
+def where_of(fields: dict[str, str]) -> dict[str, Any]:
+    """The filter in the fields of a form or an address; tags are parted by commas.
+
+    >>> where_of({"group": "vip", "due_from": "5", "tags_any": "a, b", "state": ""})
+    {'group': 'vip', 'tags_any': ['a', 'b'], 'due_from': 5}
+    """
+    where: dict[str, Any] = {}
+    for name in FILTERS:
+        text = fields.get(name, "").strip()
+        if not text:
+            continue
+        if name in _LISTS:
+            where[name] = [tag.strip() for tag in text.split(",") if tag.strip()]
+        elif name.startswith("due_"):
+            where[name] = int(text) if text.lstrip("-").isdecimal() else text
+        else:
+            where[name] = text
+    return where
+
+
+async def count_of(api: Api, topic: str, where: dict[str, Any]) -> int:
+    """How many messages a filter means, of those that can be changed. Raises ApiError."""
+    body = {"where": where, "dry_run": True}
+    return int((await api.post(topic_path(topic, "cancel"), body))["count"])
+
+
+def check_confirmed(count: int, shown: int, typed: str) -> None:
+    """Raise ApiError unless so many messages may be changed.
+
+    Args:
+        count: how many there are now.
+        shown: how many the preview had.
+        typed: what the viewer has typed to confirm.
+    """
+    if count > shown + max(10, shown // 10):
+        raise ApiError(409, f"there are {count:,} messages now, not {shown:,}: look again")
+    digits = typed.replace(",", "").replace(" ", "").strip()
+    if shown > TYPED_FROM and digits != str(shown):
+        raise ApiError(400, f"type {shown} to confirm; nothing was changed")
+
+
+async def begin(visit: Visit, choice: Choice, shown: int, typed: str) -> Work:
+    """Have it done. Raises ApiError: not confirmed, not allowed, or too many."""
+    count = await count_of(visit.api, choice.topic, choice.where)
+    check_confirmed(count, shown, typed)
+    if choice.verb == "spread" and count > SPREAD_MAX:
+        raise ApiError(413, f"a spread of at most {SPREAD_MAX:,} messages, got: {count:,}")
+    titles = {
+        "cancel": f"Cancel messages of {choice.topic}",
+        "shift": f"Move messages of {choice.topic}",
+        "spread": f"Spread messages of {choice.topic}",
+    }
+    work = Work(
+        titles[choice.verb], visit.session.name, visit.peer, f"console {choice.verb}",
+        choice.topic, count,
+    )  # fmt: skip
+    pieces = (
+        _spread(visit.api, choice) if choice.verb == "spread" else _by_filter(visit.api, choice)
+    )
+    return visit.works.begin(work, pieces)
+
+
+async def _by_filter(api: Api, choice: Choice) -> AsyncIterator[int]:
+    body: dict[str, Any] = {"where": choice.where}
+    if choice.verb == "shift":
+        body["by_ms"] = choice.by_ms
+    path = topic_path(choice.topic, "cancel" if choice.verb == "cancel" else "move")
+    while True:
+        answer = await api.post(path, body)
+        yield int(answer["count"])
+        if answer["next"] is None:
+            return
+        body["after"] = answer["next"]
+
+
+async def _spread(api: Api, choice: Choice) -> AsyncIterator[int]:
+    """Give each its own due time, in the order in which they are due now.
+
+    All ids are read first: what was moved on into what is still to be read would be moved twice.
+    """
+    ids = array("q")
+    query = dict(
+        choice.where, limit=limits.PEEK_ROWS_MAX, state=choice.where.get("state", "scheduled")
+    )
+    after: str | None = None
+    while True:
+        page = await api.get(topic_path(choice.topic, "messages"), **query, after=after)
+        ids.extend(int(message["id"]) for message in page["messages"])
+        after = page["next"]
+        if after is None or len(ids) > SPREAD_MAX:
+            break
+    wide_ms, count = choice.to_end_ms - choice.to_from_ms, len(ids)
+    for first in range(0, count, _BY_NAME_MAX):
+        part = ids[first : first + _BY_NAME_MAX]
+        rows = [
+            {"id": str(one), "due": choice.to_from_ms + wide_ms * (first + at) // count}
+            for at, one in enumerate(part)
+        ]
+        answer = await api.post(topic_path(choice.topic, "move"), {"messages": rows})
+        yield sum(row["status"] == "OK" for row in answer["messages"])

@@ -1,0 +1,175 @@
+"""Messages: search by what they are, page by page; one message with its reason; sending one.
+
+Room: console.
+Holds: a page is one peek; payloads are shown up to PAYLOAD_CHARS_MAX, and not at all to whoever the
+API does not show them to.
+See: reasons.py; docs/guides/browsing.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from starlette.responses import Response
+
+from dejaqueue.console.api import ApiError, topic_path
+from dejaqueue.console.changes import where_of
+from dejaqueue.console.pages import redirect
+from dejaqueue.console.reasons import reason
+from dejaqueue.console.visit import Visit
+
+ROWS = 50
+PAYLOAD_CHARS_MAX = 64 << 10
+STATES = ("scheduled", "ready", "leased", "dead", "staged", "staged_ack")
+_SHOWN_CHARS = 80
+_HEX_LINE = 16
+
+
+async def show_messages(visit: Visit) -> Response:
+    """A page of messages that fit."""
+    topic, fields = visit.name("topic"), visit.fields
+    where = where_of(fields)
+    query: dict[str, Any] = {**where, "limit": ROWS, "after": fields.get("after")}
+    for name in ("id", "key"):
+        if fields.get(name):
+            query[name] = [fields[name]]
+    page = await visit.api.get(topic_path(topic, "messages"), **query)
+    settings = await visit.api.get(topic_path(topic))
+    more = {name: value for name, value in fields.items() if name != "after"}
+    following = urlencode(more | {"after": page["next"]}) if page["next"] else ""
+    values = {
+        "topic": topic,
+        "link": quote(topic, safe=""),
+        "fields": fields,
+        "states": STATES,
+        "rows": [_row(message) for message in page["messages"]],
+        "following": following,
+        "settings": settings,
+        "may_produce": visit.session.may("produce", topic),
+    }
+    return visit.page("messages", values)
+
+
+async def show_message(visit: Visit) -> Response:
+    """A message, and why it is where it is."""
+    topic, message_id = visit.name("topic"), visit.name("id")
+    message = await visit.api.get(topic_path(topic, "messages", message_id))
+    settings = await visit.api.get(topic_path(topic))
+    stats: dict[str, Any] = {}
+    if visit.session.may_look(topic):
+        stats = await visit.api.get(topic_path(topic, "stats"))
+    values = {
+        "topic": topic,
+        "link": quote(topic, safe=""),
+        "message": message,
+        "reason": reason(message, settings, stats, visit.now_ms),
+        "payload": payload_forms(message),
+        "headers": message.get("headers", {}),
+        "may_produce": visit.session.may("produce", topic),
+        "done": visit.fields.get("done", "") == "sent",
+        "is_ready": message["state"] == "scheduled" and message["due"] <= visit.now_ms,
+    }
+    return visit.page("message", values)
+
+
+async def show_form(visit: Visit) -> Response:
+    """The form to send a message; with `like`, filled from one that is there."""
+    topic = visit.name("topic")
+    like: dict[str, Any] = {}
+    if visit.fields.get("like"):
+        like = await visit.api.get(topic_path(topic, "messages", visit.fields["like"]))
+    settings = await visit.api.get(topic_path(topic))
+    values = {"topic": topic, "link": quote(topic, safe=""), "like": like, "settings": settings}
+    return visit.page("send", values)
+
+
+async def send_message(visit: Visit) -> Response:
+    """Send what the form has, and show it."""
+    topic, form = visit.name("topic"), visit.form
+    body: dict[str, Any] = {"payload": form.get("payload", "")}
+    for name in ("key", "group"):
+        if form.get(name):
+            body[name] = form[name]
+    if form.get("due"):
+        body["due"] = form["due"]
+    elif form.get("delay"):
+        body["delay_ms"] = visit.whole("delay") * visit.whole("unit", 1_000)
+    if form.get("priority"):
+        body["priority"] = visit.whole("priority")
+    if form.get("tags"):
+        body["tags"] = [tag.strip() for tag in form["tags"].split(",") if tag.strip()]
+    headers = [line.partition(":") for line in form.get("headers", "").splitlines() if line.strip()]
+    if headers:
+        body["headers"] = {name.strip(): value.strip() for name, _, value in headers}
+    made = await visit.api.post(topic_path(topic, "messages"), body)
+    if not visit.session.may_look(topic):
+        return redirect(f"/console/topics/{quote(topic, safe='')}")
+    return redirect(f"/console/topics/{quote(topic, safe='')}/messages/{made['id']}?done=sent")
+
+
+async def change_message(visit: Visit) -> Response:
+    """Move or cancel one message."""
+    topic, message_id, verb = visit.name("topic"), visit.name("id"), visit.form.get("verb", "")
+    row: dict[str, Any] = {"id": message_id}
+    if verb == "move":
+        row["due" if visit.form.get("due") else "by_ms"] = visit.form.get("due") or visit.whole(
+            "by"
+        ) * visit.whole("unit", 1_000)
+    elif verb != "cancel":
+        raise ApiError(400, "move or cancel")
+    answer = await visit.api.post(topic_path(topic, verb), {"messages": [row]})
+    [changed] = answer["messages"]
+    if changed["status"] != "OK":
+        raise ApiError(409, f"the message is {changed['status']}: nothing was changed")
+    there = f"/console/topics/{quote(topic, safe='')}/messages"
+    return redirect(there if verb == "cancel" else f"{there}/{message_id}")
+
+
+def payload_forms(message: dict[str, Any]) -> dict[str, Any] | None:
+    """A payload as text, as JSON and as hex, as far as it can be; None = it is not shown.
+
+    >>> forms = payload_forms({"payload": '{"a":1}'})
+    >>> forms["json"].split(), forms["hex"], forms["bytes"]
+    (['{', '"a":', '1', '}'], '00000000  7b 22 61 22 3a 31 7d', 7)
+    >>> payload_forms({"payload_base64": "/w=="})["text"] is None, payload_forms({})
+    (True, None)
+    """
+    text: str | None = message.get("payload")
+    if text is None and "payload_base64" not in message:
+        return None
+    content = text.encode() if text is not None else base64.b64decode(message["payload_base64"])
+    pretty = None
+    if text is not None and len(text) <= PAYLOAD_CHARS_MAX:
+        try:
+            pretty = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        except ValueError:
+            pretty = None
+    head = content[: PAYLOAD_CHARS_MAX // _HEX_LINE]
+    lines = [
+        f"{at:08x}  {head[at : at + _HEX_LINE].hex(' ')}" for at in range(0, len(head), _HEX_LINE)
+    ]
+    return {
+        "text": None if text is None else text[:PAYLOAD_CHARS_MAX],
+        "json": pretty,
+        "hex": "\n".join(lines),
+        "bytes": len(content),
+        "is_cut": len(content) > PAYLOAD_CHARS_MAX,
+    }
+
+
+def _row(message: dict[str, Any]) -> dict[str, Any]:
+    text = message.get("payload")
+    if text is None:
+        short = "(bytes)" if "payload_base64" in message else ""
+    else:
+        short = text[:_SHOWN_CHARS] + ("…" if len(text) > _SHOWN_CHARS else "")
+    return {
+        **message,
+        "short": short,
+        "key": message.get("key", ""),
+        "group": message.get("group", ""),
+        "tags": message.get("tags", []),
+    }

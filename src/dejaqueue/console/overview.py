@@ -1,0 +1,93 @@
+"""The overview: what is wrong, then every topic with its numbers.
+
+Room: console.
+See: problems.py; samples.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from dejaqueue.console import problems
+from dejaqueue.console.api import ApiError, topic_path
+from dejaqueue.console.samples import Sample, row_of
+from dejaqueue.console.visit import Visit
+
+ROWS_MAX = 200
+"""Topics of one page, those with most to do; a filter finds the others."""
+_ALONE_MAX = 50
+"""Topics that are asked for one by one, for a viewer who may not look at the broker."""
+
+
+async def overview(visit: Visit) -> Response:
+    """The first page."""
+    settings = await topics_of(visit)
+    sample = await numbers_of(visit, settings)
+    found = problems.of_broker(await _readiness(visit))
+    rows = []
+    wanted = visit.fields.get("q", "").lower()
+    for name, numbers in sample.topics.items():
+        found += problems.of_topic(name, numbers, settings.get(name, {}), sample.at_ms)
+        if wanted in name.lower():
+            rows.append(_shown(visit, name, numbers, settings.get(name, {}), sample.at_ms))
+    rows.sort(key=lambda row: (-row["ready"] - row["leased"], -row["scheduled"], row["name"]))
+    values = {
+        "problems": problems.in_order(found),
+        "rows": rows[:ROWS_MAX],
+        "row_count": len(rows),
+        "topic_count": len(sample.topics),
+        "q": visit.fields.get("q", ""),
+        "others": [
+            name
+            for name in sorted(settings)
+            if name not in sample.topics and not visit.session.may_look(name)
+        ],
+    }
+    return visit.page("overview_part" if visit.is_part else "overview", values)
+
+
+async def topics_of(visit: Visit) -> dict[str, dict[str, Any]]:
+    """The settings of every topic that the viewer may see, by name."""
+    answer = await visit.api.get("/v1/topics")
+    return {topic["name"]: topic for topic in answer["topics"]}
+
+
+async def numbers_of(visit: Visit, settings: dict[str, Any]) -> Sample:
+    """The numbers of every topic that the viewer may look at."""
+    if visit.session.may_look(""):
+        return await visit.samples.newest(visit.api)
+    rows: dict[str, dict[str, int]] = {}
+    for name in [name for name in settings if visit.session.may_look(name)][:_ALONE_MAX]:
+        try:
+            rows[name] = row_of(await visit.api.get(topic_path(name, "stats")))
+        except ApiError:
+            continue  # it was deleted just now
+    return Sample(visit.now_ms, rows)
+
+
+async def _readiness(visit: Visit) -> dict[str, Any]:
+    try:
+        answer = await visit.api.get("/readyz")
+    except ApiError as error:
+        return {"reasons": [error.detail]}
+    return dict(answer)
+
+
+def _shown(
+    visit: Visit, name: str, numbers: dict[str, int], settings: dict[str, Any], at_ms: int
+) -> dict[str, Any]:
+    samples = visit.samples
+    overdue_ms = at_ms - numbers["next_due_ms"] if numbers["next_due_ms"] >= 0 else 0
+    return {
+        **numbers,
+        "name": name,
+        "kind": settings.get("kind", ""),
+        "paused": bool(settings.get("paused")),
+        "rate_in": samples.recent_rate(name, "enqueued"),
+        "rate_out": samples.recent_rate(name, "acked"),
+        "line_in": samples.rates(name, "enqueued"),
+        "line_out": samples.rates(name, "acked"),
+        "late_ms": max(0, overdue_ms) if numbers["ready"] else 0,
+    }

@@ -1,0 +1,118 @@
+"""Problems: what needs somebody, found in the numbers, each with what to do about it.
+
+Room: console. Pure functions over the answers of the API.
+Holds: what is worst comes first; a topic that does what it should is not named.
+See: docs/guides/monitoring.md, which has the alerts for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dejaqueue.console import words
+
+LATE_MS = 1_000
+"""A topic whose next message is overdue by more has fallen behind."""
+AHEAD_MS = 100
+"""A partition whose time is ahead of the clock by more waits for the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        weight: 3 = messages wait that should not; 2 = something will go wrong; 1 = worth a look.
+        title: what is wrong.
+        remedy: what to do.
+        topic: where; "" = the broker.
+        view: the page that shows more of it; "" = that of the topic.
+    """
+
+    weight: int
+    title: str
+    remedy: str
+    topic: str = ""
+    view: str = ""
+
+
+def of_broker(readiness: Mapping[str, Any]) -> list[Problem]:
+    """What the broker says of itself."""
+    reasons, warnings = readiness.get("reasons") or (), readiness.get("warnings") or ()
+    found = [
+        Problem(
+            3, f"The broker is not ready: {reason}", "See its log; it takes no calls meanwhile."
+        )
+        for reason in reasons
+    ]
+    found += [
+        Problem(2, f"The broker warns: {warning}", "See its log, and the page of the cluster.")
+        for warning in warnings
+    ]
+    return found
+
+
+def of_topic(
+    name: str, row: Mapping[str, int], settings: Mapping[str, Any], now_ms: int
+) -> list[Problem]:
+    """What is wrong with a topic.
+
+    Args:
+        row: its numbers (samples.py).
+        settings: as the API shows them; empty = not known.
+    """
+    ready, is_paused = row["ready"], bool(settings.get("paused"))
+    overdue_ms = now_ms - row["next_due_ms"] if row["next_due_ms"] >= 0 else 0
+    found: list[Problem] = []
+    if name.endswith(".dead") and not row["consumers"]:
+        if row["scheduled"]:
+            found.append(Problem(
+                1, f"{words.count(row['scheduled'])} dead letters wait",
+                "Look why they died; send them back, or throw them away.", name, "letters",
+            ))  # fmt: skip
+        return found
+    if is_paused and ready:
+        found.append(Problem(
+            2, f"Paused, with {words.count(ready)} messages due", "Resume the topic.", name,
+        ))  # fmt: skip
+    elif ready and not row["consumers"]:
+        found.append(Problem(
+            3, f"{words.count(ready)} messages are due and nobody consumes",
+            "Start a consumer of this topic.", name,
+        ))  # fmt: skip
+    elif ready and overdue_ms > LATE_MS and not row["credit"]:
+        found.append(Problem(
+            3, f"Late by {words.length(overdue_ms)}: no consumer has credit",
+            "The consumers are busy: add some, or let each take more.", name,
+        ))  # fmt: skip
+    elif ready and overdue_ms > LATE_MS:
+        found.append(Problem(
+            3, f"Late by {words.length(overdue_ms)}",
+            "Consumers have credit: look whether their filters or groups leave messages out.", name,
+        ))  # fmt: skip
+    if row["ahead_ms"] > AHEAD_MS:
+        found.append(Problem(
+            2, f"Its time is {words.length(row['ahead_ms'])} ahead of the clock",
+            "Somebody has set a clock back: see the guide about clocks.", name, "cluster",
+        ))  # fmt: skip
+    if row["dead"]:
+        found.append(Problem(
+            2, f"{words.count(row['dead'])} dead messages are on their way to their topic",
+            "If the number stays, their topic cannot take them: look at its limits.", name,
+        ))  # fmt: skip
+    most = int(settings.get("max_backlog_count") or 0)
+    live = row["scheduled"] + row["leased"] + row["dead"]
+    if most and live * 10 > most * 9:
+        found.append(Problem(
+            2, f"The backlog is {live * 100 // most} % of what it may be",
+            "Producers are refused when it is full: raise max_backlog_count, or consume faster.",
+            name,
+        ))  # fmt: skip
+    return found
+
+
+def in_order(found: list[Problem]) -> list[Problem]:
+    """The worst first."""
+    return sorted(found, key=lambda one: (-one.weight, one.topic, one.title))

@@ -1,0 +1,182 @@
+"""The page of a topic: its settings, numbers, partitions and consumers, and what may be done to it.
+
+Room: console.
+Holds: what the viewer's roles forbid has no button; what cannot be taken back is confirmed by the
+topic's name.
+See: docs/reference/semantics.md for what each setting means.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from dejaqueue.console import problems, setting_fields
+from dejaqueue.console.api import ApiError, topic_path
+from dejaqueue.console.pages import redirect
+from dejaqueue.console.samples import row_of
+from dejaqueue.console.visit import Visit
+from dejaqueue.setting_words import topic_texts
+
+PARTITIONS_MAX = 64
+"""Partitions of one page."""
+_SPAN_MS, _BUCKETS = 3_600_000, 60
+DONE = {
+    "paused": "The topic is paused: nothing is handed out.",
+    "resumed": "The topic delivers again.",
+    "changed": "The settings are changed, and hold at once.",
+    "grown": "The topic has more partitions now.",
+    "purged": "Cancelled: every message that was not leased.",
+    "purging": "Some are cancelled; there are more: purge again.",
+    "made": "The topic is there.",
+    "deleted": "The topic is gone.",
+}
+"""Sentences after a change, by the word in the address."""
+
+
+async def show_topic(visit: Visit) -> Response:
+    """The page, or the part of it that changes by itself."""
+    name, session = visit.name("topic"), visit.session
+    settings = await visit.api.get(topic_path(name))
+    values: dict[str, Any] = {
+        "topic": name,
+        "settings": settings,
+        "may_manage": session.may("manage", name),
+        "may_look": session.may_look(name),
+        "done": DONE.get(visit.fields.get("done", ""), ""),
+        "fields": _fields(settings),
+        "stats": None,
+    }
+    if values["may_look"]:
+        values |= await _numbers(visit, name, settings)
+    return visit.page("topic_part" if visit.is_part else "topic", values)
+
+
+def _fields(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each setting with its text, as a field of a form."""
+    texts = topic_texts()
+    return [
+        {
+            "name": name,
+            "value": setting_fields.shown(settings[name]),
+            "text": texts[name],
+            "choices": ("true", "false") if isinstance(settings[name], bool)
+            else setting_fields.CHOICES.get(name, ()),
+            "is_long": isinstance(settings[name], dict),
+        }
+        for name in setting_fields.FIELDS
+        if name in settings
+    ]  # fmt: skip
+
+
+async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    now_ms = visit.now_ms
+    stats = await visit.api.get(topic_path(name, "stats"))
+    numbers = row_of(stats)
+    counts = await visit.api.get(
+        topic_path(name, "histogram"), due_from=now_ms, due_to=now_ms + _SPAN_MS,
+        bucket_ms=_SPAN_MS // _BUCKETS, exact=False,
+    )  # fmt: skip
+    groups: list[dict[str, Any]] = []
+    if settings["kind"] == "fair":
+        found = await visit.api.get(topic_path(name, "counts"), by="group", limit=20)
+        groups = found["rows"]
+    lag = stats["ready"]
+    return {
+        "stats": stats,
+        "numbers": numbers,
+        "problems": problems.in_order(problems.of_topic(name, numbers, settings, now_ms)),
+        "bars": _bars(counts["counts"], counts["due_from"], counts["bucket_ms"]),
+        "groups": groups,
+        "partitions": list(enumerate(stats["partitions"]))[:PARTITIONS_MAX],
+        "partition_count": len(stats["partitions"]),
+        "consumers": stats["consumers"],
+        "lag": lag,
+        "rate_in": visit.samples.recent_rate(name, "enqueued"),
+        "rate_out": visit.samples.recent_rate(name, "acked"),
+    }
+
+
+def _bars(counts: list[int], first_ms: int, bucket_ms: int) -> list[dict[str, int]]:
+    """A bar for each bucket, its height from 0 to 100; any message at all is seen."""
+    most = max(counts, default=0) or 1
+    return [
+        {
+            "at_ms": first_ms + index * bucket_ms,
+            "count": count,
+            "high": max(2, 100 * count // most) if count else 0,
+        }
+        for index, count in enumerate(counts)
+    ]
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+async def pause_topic(visit: Visit) -> Response:
+    """Hand nothing out from now on."""
+    await visit.api.post(topic_path(visit.name("topic"), "pause"))
+    return _back(visit, "paused")
+
+
+async def resume_topic(visit: Visit) -> Response:
+    """Hand messages out again."""
+    await visit.api.post(topic_path(visit.name("topic"), "resume"))
+    return _back(visit, "resumed")
+
+
+async def purge_topic(visit: Visit) -> Response:
+    """Cancel what is not leased. Raises ApiError: the name was not typed."""
+    _check_typed(visit)
+    answer = await visit.api.post(topic_path(visit.name("topic"), "purge"))
+    return _back(visit, "purged" if answer["is_finished"] else "purging")
+
+
+async def delete_topic(visit: Visit) -> Response:
+    """Delete a topic. Raises ApiError: the name was not typed."""
+    _check_typed(visit)
+    await visit.api.call("DELETE", topic_path(visit.name("topic")))
+    return redirect("/console?done=deleted")
+
+
+async def grow_topic(visit: Visit) -> Response:
+    """Give it more partitions."""
+    body = {"partitions": visit.whole("partitions")}
+    await visit.api.call("PATCH", topic_path(visit.name("topic")), body=body)
+    return _back(visit, "grown")
+
+
+async def alter_topic(visit: Visit) -> Response:
+    """Change the settings that differ from what they are."""
+    name = visit.name("topic")
+    now = await visit.api.get(topic_path(name))
+    changed = {}
+    for field, before in now.items():
+        if field in setting_fields.FIELDS and field in visit.form:
+            value = setting_fields.parsed(field, visit.form[field], before)
+            if value != before:
+                changed[field] = value
+    if changed:
+        await visit.api.call("PATCH", topic_path(name), body=changed)
+    return _back(visit, "changed")
+
+
+async def create_topic(visit: Visit) -> Response:
+    """Make a topic."""
+    name = visit.form.get("name", "").strip()
+    kind = visit.form.get("kind", "timeline")
+    partitions = visit.whole("partitions", 1)
+    body = {"name": name, "kind": kind, "partitions": partitions}
+    await visit.api.post("/v1/topics", body)
+    return redirect(f"/console/topics/{quote(name, safe='')}?done=made")
+
+
+def _check_typed(visit: Visit) -> None:
+    if visit.form.get("typed") != visit.name("topic"):
+        raise ApiError(400, "type the name of the topic to confirm; nothing was changed")
+
+
+def _back(visit: Visit, done: str) -> Response:
+    return redirect(f"/console/topics/{quote(visit.name('topic'), safe='')}?done={done}")

@@ -1,0 +1,32 @@
+"""Dead letters: by reason; sent back, or thrown away."""
+
+from __future__ import annotations
+
+from dejaqueue.model import Topic
+from tests.integration.access_fixture import Site
+from tests.patience import until
+from tests.unit.console.conftest import Browser, send
+
+
+def test_letters_are_grouped_sent_back_and_thrown_away(site: Site, browser: Browser) -> None:
+    site.broker.create_topic(Topic("dying", max_attempts=1))
+    assert "No dead letters" in browser.get("/topics/dying/letters")
+    send(browser, "dying", *({"payload": f"p{n}"} for n in range(3)))
+    leased = browser.http.post(
+        "/v1/topics/dying/lease", json={"max": 3}, headers={"user-agent": "a program"}
+    ).json()["messages"]
+    rows = [{"id": one["id"], "attempt": one["attempt"]} for one in leased]
+    body = {"messages": rows, "reason": "<i>mail is down</i>"}
+    answer = browser.http.post("/v1/topics/dying/nack", json=body)
+    assert answer.status_code == 200, answer.text
+    until(lambda: "3: <q>" in browser.get("/topics/dying/letters"))
+    page = browser.get("/topics/dying/letters")
+    form = {"has_reason": "yes", "reason": body["reason"], "shown": 3}
+    assert "mail is down" in page
+    assert "<q><i>" not in browser.http.get("/console/topics/dying/letters").text
+    browser.post("/topics/dying/letters", 400, verb="purge", typed="dying", **form)
+    browser.post("/topics/dying/letters", 400, verb="drop", **form)
+    page = browser.work(browser.post("/topics/dying/letters", verb="redrive", to="mine", **form))
+    assert "3 of 3 messages: done" in page
+    assert "No dead letters" in browser.get("/topics/dying/letters")
+    assert browser.http.get("/v1/topics/mine/stats").json()["scheduled"] == 3

@@ -1,0 +1,71 @@
+"""Messages: found by what they are; shown with their reason; sent, moved and cancelled."""
+
+from __future__ import annotations
+
+from tests.integration.access_fixture import give_keys, running
+from tests.unit.console.conftest import Browser, send
+
+XSS = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def test_messages_are_found_by_filters_page_by_page(browser: Browser) -> None:
+    browser.post("/topics", name="found")
+    ids = send(
+        browser, "found",
+        *({"payload": f"p{n}", "key": f"k{n}", "group": f"g{n % 2}", "delay_ms": 60_000}
+          for n in range(60)),
+    )  # fmt: skip
+    page = browser.get("/topics/found/messages")
+    assert page.count("/console/topics/found/messages/") == 50
+    assert 'rel="next"' in page
+    for query, count in (("key=k7", 1), (f"id={ids[3]}", 1), ("group=g1", 30), ("state=leased", 0)):
+        page = browser.get(f"/topics/found/messages?{query}")
+        assert page.count("/console/topics/found/messages/") == count, query
+    assert "No live message fits" in page
+
+
+def test_what_a_producer_wrote_is_text_on_every_page(browser: Browser) -> None:
+    browser.post("/topics", name="xss", kind="fair")
+    [made] = send(
+        browser, "xss",
+        {"payload": XSS, "key": XSS, "group": XSS, "tags": ["<b>tag</b>"], "headers": {"h": XSS}},
+    )  # fmt: skip
+    for path in ("", "/messages", f"/messages/{made}", f"/send?like={made}", "/letters"):
+        text = browser.http.get(f"/console/topics/xss{path}").text
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert "<b>tag" not in text
+    assert XSS in browser.get(f"/topics/xss/messages/{made}")
+
+
+def test_a_message_is_sent_moved_and_cancelled(browser: Browser) -> None:
+    page = browser.post(
+        "/topics/mine/send", payload='{"a": 1}', delay="2", unit="3600000", key="one",
+        tags="red, blue", headers="trace: 7",
+    )  # fmt: skip
+    assert "The message is sent" in page
+    for text in ("Due in 1 h", '"a": 1', "red, blue", "trace", "nobody gets it before"):
+        assert text in page, text
+    [message] = browser.http.get("/v1/topics/mine/messages?key=one").json()["messages"]
+    place = f"/topics/mine/messages/{message['id']}"
+    browser.post(place, verb="move", by="60", unit="1000")
+    [moved] = browser.http.get("/v1/topics/mine/messages?key=one").json()["messages"]
+    assert moved["due"] == message["due"] + 60_000
+    browser.post(place, 400, verb="drop")
+    browser.post(place, verb="cancel")
+    assert browser.http.get("/v1/topics/mine/messages?key=one").json()["messages"] == []
+    browser.get(place, 404)
+
+
+def test_bytes_are_shown_as_hex__and_payloads_not_to_observers() -> None:
+    with running() as site:
+        browser = Browser(site.http_url)
+        browser.post("/topics", name="mine")
+        [made] = send(browser, "mine", {"payload_base64": "/wAB", "delay_ms": 60_000})
+        assert "00000000  ff 00 01" in browser.get(f"/topics/mine/messages/{made}")
+        give_keys(site)
+        browser.log_in(site.keys["observe mine"])
+        page = browser.get(f"/topics/mine/messages/{made}")
+        assert "not shown to your roles" in page
+        assert "ff 00" not in page
+        browser.http.close()

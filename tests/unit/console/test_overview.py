@@ -1,0 +1,36 @@
+"""The overview: problems first, then every topic that the viewer may look at."""
+
+from __future__ import annotations
+
+from tests.integration.access_fixture import give_keys, running
+from tests.unit.console.conftest import Browser, send
+
+
+def test_a_topic_that_nobody_consumes_is_a_problem__with_what_to_do(browser: Browser) -> None:
+    assert "Nothing is late" in browser.get("")
+    send(browser, "theirs", {"payload": "x"})
+    page = browser.get("/topics/theirs")
+    assert "1 messages are due and nobody consumes" in page
+    assert "Start a consumer" in page
+
+
+def test_a_filter_finds_topics_by_a_part_of_their_name(browser: Browser) -> None:
+    page = browser.get("?q=CRON")
+    assert "/console/topics/mine.cron" in page
+    assert "/console/topics/theirs" not in page
+    assert "No topic has “none”" in browser.get("?q=none")
+
+
+def test_who_may_look_at_some_topics_sees_these() -> None:
+    with running() as site:
+        browser = Browser(site.http_url)
+        assert "There are no topics" in browser.get("")
+        for name in ("mine", "theirs"):
+            browser.post("/topics", name=name)
+        give_keys(site)
+        page = browser.log_in(site.keys["observe mine"])
+        assert "/console/topics/mine" in page
+        assert "theirs" not in page
+        page = browser.log_in(site.keys["produce mine"])
+        assert "/console/topics/mine" in page  # to send to, without its numbers
+        browser.http.close()

@@ -1,0 +1,55 @@
+"""Problems: each is found, and a topic that does what it should has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dejaqueue.console import problems
+from dejaqueue.console.samples import SHOWN
+
+NOW_MS = 1_000_000
+FINE = dict.fromkeys((*SHOWN, "consumers", "credit"), 0) | {"next_due_ms": -1}
+LATE = {"ready": 5, "next_due_ms": NOW_MS - 5_000, "consumers": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "settings", "title"),
+    [
+        ("t", {"ready": 5}, {}, "5 messages are due and nobody consumes"),
+        ("t", {"ready": 5}, {"paused": True}, "Paused, with 5 messages due"),
+        ("t", LATE, {}, "Late by 5 s: no consumer has credit"),
+        ("t", LATE | {"credit": 1}, {}, "Late by 5 s"),
+        ("t.dead", {"scheduled": 2, "ready": 2}, {}, "2 dead letters wait"),
+        ("t", {"ahead_ms": 2_000}, {}, "Its time is 2 s ahead of the clock"),
+        ("t", {"dead": 3}, {}, "3 dead messages are on their way to their topic"),
+        (
+            "t",
+            {"scheduled": 95},
+            {"max_backlog_count": 100},
+            "The backlog is 95 % of what it may be",
+        ),
+    ],
+)
+def test_a_problem_is_found(
+    name: str, numbers: dict[str, int], settings: dict[str, Any], title: str
+) -> None:
+    found = problems.of_topic(name, FINE | numbers, settings, NOW_MS)
+    assert [one.title for one in found] == [title]
+    assert found[0].remedy.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{}, {"scheduled": 5, "next_due_ms": NOW_MS + 1}, LATE | {"next_due_ms": NOW_MS - 10}],
+)
+def test_a_topic_that_does_what_it_should_has_none(numbers: dict[str, int]) -> None:
+    assert problems.of_topic("t", FINE | numbers, {"max_backlog_count": 100}, NOW_MS) == []
+
+
+def test_the_worst_comes_first() -> None:
+    found = problems.of_broker({"warnings": ["a disk is nearly full"]})
+    found += problems.of_topic("t", FINE | {"ready": 5}, {}, NOW_MS)
+    found += problems.of_broker({"reasons": ["it starts"]})
+    assert [one.weight for one in problems.in_order(found)] == [3, 3, 2]

@@ -1,0 +1,46 @@
+"""Why not yet: a sentence for every state, and for each thing that holds a ready message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dejaqueue.console.reasons import reason
+from dejaqueue.model import MessageState
+
+NOW_MS = 10_000_000
+SETTINGS = {"kind": "timeline", "lease_ms": 30_000, "paused": False, "group_in_flight_max": 0}
+BUSY = {"consumers": [{"credit": 0}], "ready": 1, "leased": 5}
+FREE = {"consumers": [{"credit": 9}, {"credit": 0}], "ready": 1, "leased": 0}
+READY = {"state": "scheduled", "due": NOW_MS - 40, "attempt": 0}
+
+
+@pytest.mark.parametrize(
+    ("message", "settings", "stats", "words"),
+    [
+        ({"due": NOW_MS + 10_800_000}, {}, BUSY, "Due in 3 h; nobody gets it before."),
+        ({"due": NOW_MS + 1, "attempt": 1}, {}, BUSY, "Due in 1 ms for attempt 2"),
+        ({}, {"paused": True}, FREE, "Ready for 40 ms; the topic is paused"),
+        ({}, {}, {}, "who consumes the topic is not yours to see"),
+        ({}, {}, BUSY | {"consumers": []}, "nobody consumes this topic"),
+        ({"group": "vip"}, {"kind": "fair", "group_in_flight_max": 5}, BUSY,
+         "its group vip may have 5 messages in flight"),
+        ({}, {}, BUSY, "one consumer is connected, and none has credit"),
+        ({}, {}, BUSY | {"consumers": [{"credit": 0}] * 2}, "2 consumers are connected"),
+        ({}, {}, FREE | {"ready": 7}, "7 messages are ready, and those before it"),
+        ({}, {}, FREE, "consumers have credit: it is on its way"),
+        ({"state": "leased", "attempt": 1}, {}, FREE, "comes back 30 s after"),
+    ],
+)  # fmt: skip
+def test_what_holds_a_message_is_said(
+    message: dict[str, Any], settings: dict[str, Any], stats: dict[str, Any], words: str
+) -> None:
+    assert words in reason(READY | message, SETTINGS | settings, stats, NOW_MS)
+
+
+def test_every_state_has_a_sentence() -> None:
+    states = {state.name.lower() for state in MessageState} - {"done"}
+    said = {reason(READY | {"state": state}, SETTINGS, FREE, NOW_MS) for state in states}
+    assert len(said) == len(states) == 5
+    assert all(text.endswith(".") for text in said)
