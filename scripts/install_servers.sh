@@ -11,7 +11,7 @@ command -v mariadbd >/dev/null || [[ -x /usr/sbin/mariadbd ]] || missing+=(maria
 command -v etcd >/dev/null || missing+=(etcd-server)
 # Not a server: the disk that loses what was not synced (tests/crash/lossy_disk.py) is mounted by it.
 command -v fusermount3 >/dev/null || missing+=(fuse3)
-# Nor this: the browser in which a web page attacks a broker (tests/hostile).
+# Nor this: the browser in which a web page attacks a broker (tests/hostile), and which shows the console (tests/console).
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
     missing+=(chromium)
 # Nor these: networks that fail (tests/chaos), and clocks that jump. They are of use to root only.
