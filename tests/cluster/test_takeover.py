@@ -1,6 +1,6 @@
 """A broker that is killed is known to be dead long before its lease ends; a rolling restart.
 
-Covered: three `dejaq serve` on one PostgreSQL and one etcd, with a lease of half a minute, so that
+Covered: three `dejaq serve` on one PostgreSQL and one etcd, with a lease of two minutes, so that
 waiting for its end would show.
 Not covered: how long it takes on a quiet machine (`make bench-cluster`), and machines that die
 with everything on them (test_kill.py pauses brokers, tests/chaos cuts networks).
@@ -26,9 +26,9 @@ from tests.patience import PATIENCE_SECONDS, until
 
 pytestmark = [pytest.mark.crash]
 
-LEASE_MS = 30_000
-AWAY_SECONDS_MAX = 15.0
-"""Of a second or two on a quiet machine."""
+LEASE_MS = 120_000
+AWAY_SECONDS_MAX = 60.0
+"""Of a second or two on a quiet machine, of half a minute on one with a load of 24."""
 PARTITIONS = 4
 
 
