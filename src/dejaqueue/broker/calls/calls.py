@@ -112,6 +112,10 @@ def _clock(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
     return {"broker_us": broker.clock.utc_us()}
 
 
+def _lane(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    return {"port": broker.lane_port}
+
+
 # --- changing -------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ class BrokerPort(Protocol):
     transactions: Transactions
     homes: Homes
     started_us: int
+    lane_port: int | None
 
     def check_running(self) -> None: ...  # noqa: D102
     def runtime(self, name: str) -> ServedTopic: ...  # noqa: D102

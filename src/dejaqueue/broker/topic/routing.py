@@ -34,6 +34,7 @@ from dejaqueue.engine.arrays import Int64s, Mask, Words
 from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.send_rows import SendRows
 from dejaqueue.wire.frames import Reply
 
 _NONE: tuple[int, ...] = ()
@@ -58,7 +59,7 @@ class Batch:
     """
 
     number: int
-    columns: SendColumns
+    columns: SendColumns | SendRows
     producer: str
     key_hashes: Int64s | None
     stage: Stage | None
@@ -71,7 +72,7 @@ class Batch:
         """It may be sent again, and is to be recognised then."""
         return bool(self.producer) and self.acks != "none"
 
-    def part(self, rows: Int64s | None) -> SendColumns:
+    def part(self, rows: Int64s | None) -> SendColumns | SendRows:
         """These rows, None = all."""
         return self.columns if rows is None else self.columns.take(rows)
 
