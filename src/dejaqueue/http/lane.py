@@ -73,7 +73,10 @@ class Lanes:
     # --- who comes in -------------------------------------------------------------------------
 
     def admitted(
-        self, headers: Iterable[tuple[bytes, bytes]], certificate: str, peer: str
+        self,
+        headers: Iterable[tuple[bytes, bytes]],
+        certificate: str,
+        client: tuple[str, int],
     ) -> tuple[Principal, Account]:
         """Who opens a lane, and for whose quotas it counts. Raises Unauthenticated, Forbidden."""
         authorizations = []
@@ -85,9 +88,9 @@ class Lanes:
                     authorizations.append(value.decode("latin-1"))
             caller = self.gate.principal(only_bearer_of(authorizations), certificate)
         except DejaQError as refused:
-            audit.refused(audit.NOBODY, peer, "lane", "", refused)
+            audit.refused(audit.NOBODY, shown(client), "lane", "", refused)
             raise
-        return caller, self.broker.quotas.of(caller, peer)
+        return caller, self.broker.quotas.of(caller, client[0])
 
     # --- what comes in one turn of the loop ---------------------------------------------------
 
@@ -127,7 +130,7 @@ class Lane:
     """One connection.
 
     Args:
-        peer: its address.
+        client: its address and port.
         frame_bytes_max: of one frame; more may not come, whatever its length says.
         held_bytes_max: of all lanes together.
     """
@@ -137,7 +140,7 @@ class Lane:
         lanes: Lanes,
         transport: Transport,
         who: tuple[Principal, Account],
-        peer: str,
+        client: tuple[str, int],
         *,
         frame_bytes_max: int,
         held_bytes_max: int,
@@ -145,7 +148,7 @@ class Lane:
         self._lanes = lanes
         self._transport = transport
         self._caller, self._account = who
-        self._peer = peer
+        self._peer = shown(client)
         self._frame_bytes_max = frame_bytes_max
         self._held_bytes_max = held_bytes_max
         self._held = bytearray()
@@ -350,6 +353,15 @@ class Lane:
     def _forget(self) -> None:
         self._lanes.held_bytes -= len(self._held)
         self._held.clear()
+
+
+def shown(client: tuple[str, int]) -> str:
+    """A client as logs have it.
+
+    >>> shown(("10.0.0.1", 5000))
+    '10.0.0.1:5000'
+    """
+    return f"{client[0]}:{client[1]}"
 
 
 def _bug(wrong: Exception) -> DejaQError:

@@ -420,21 +420,21 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _become_lane(self, rest: bytes) -> None:
         """Be a lane from here on, if the caller may have one; `rest`: what came of it already."""
-        lanes, address = self.shared.lanes, self.client[0] if self.client else ""
+        lanes, client = self.shared.lanes, self.client or ("", 0)
         assert lanes is not None
         try:
-            who = lanes.admitted(self.headers, self._certificate, address)
+            who = lanes.admitted(self.headers, self._certificate, client)
             wait_ms = who[1].enter_stream()
         except DejaQError as refused:
             self._refuse(refused.http_status, str(refused), "refused")
             return
         if not wait_ms:
-            self._switch(who, address, rest)
+            self._switch(who, client, rest)
             return
         self.transport.pause_reading()  # lanes are opened too fast
-        self.loop.call_later(wait_ms / 1_000, self._switch, who, address, rest)
+        self.loop.call_later(wait_ms / 1_000, self._switch, who, client, rest)
 
-    def _switch(self, who: tuple[Principal, Account], address: str, rest: bytes) -> None:
+    def _switch(self, who: tuple[Principal, Account], client: tuple[str, int], rest: bytes) -> None:
         if self not in self.shared.open or self.transport.is_closing():
             who[1].leave_stream()
             return
@@ -448,7 +448,7 @@ class BoundedProtocol(HttpToolsProtocol):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         most = bounds.body_bytes_max, bounds.bodies_bytes_max
         self._lane = Lane(
-            lanes, self.transport, who, address, frame_bytes_max=most[0], held_bytes_max=most[1]
+            lanes, self.transport, who, client, frame_bytes_max=most[0], held_bytes_max=most[1]
         )
         if rest:
             self._lane.received(rest)
