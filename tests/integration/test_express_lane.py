@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,23 @@ def test_a_single_message_goes_by_the_lane_and_a_batch_by_flight(site: Site) -> 
 
 
 def test_without_an_http_port_it_goes_by_flight(site: Site) -> None:
-    site.broker.lane_port = None
+    site.broker.lane = None
     with Client(site.flight.url) as client:
         client.send("t", b"one")
         assert lanes_of(client) == []
     assert payloads(site.broker) == [b"one"]
+
+
+def test_a_port_that_is_another_brokers_gets_nothing(site: Site) -> None:
+    with running() as other:
+        other.broker.create_topic(Topic("t"))
+        assert site.broker.lane is not None
+        site.broker.lane = replace(site.broker.lane, port=other.http.port)
+        with Client(site.flight.url) as client:
+            client.send("t", b"one")
+            assert lanes_of(client) == []
+        assert payloads(site.broker) == [b"one"]
+        assert payloads(other.broker) == []
 
 
 def test_lanes_that_break_lose_nothing_and_bring_nothing_twice(site: Site) -> None:

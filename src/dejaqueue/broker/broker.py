@@ -56,6 +56,7 @@ from dejaqueue.model import Topic, topic_of
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.lane import LaneAddress
 
 RUNNING = "running"
 """The phase in which a broker takes calls."""
@@ -66,8 +67,7 @@ class Broker:
 
     Attributes:
         phase: what it is doing: starting with what, RUNNING, stopping.
-        peers: the way to other brokers; None = there is none. Whoever serves it on a port gives it.
-        lane_port: where lanes are opened; None = nowhere. Whoever serves them gives it.
+        peers, lane: the way to other brokers; its express lanes. Who serves them gives them.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -122,7 +122,7 @@ class Broker:
         self.quotas = Quotas(self.settings, self.clock)
         self.phase, self.started_us = "not started", 0
         self.peers: Peers | None = None
-        self.lane_port: int | None = None
+        self.lane: LaneAddress | None = None
         coordinator = Coordinator(
             self.runtime,
             lambda *of: self._catalogue.has_partition(*of),

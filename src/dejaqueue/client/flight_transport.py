@@ -34,6 +34,7 @@ from dejaqueue.schema.texts import mended_batch, mended_table
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, StreamError
+from dejaqueue.wire.lane import LaneAddress
 
 PORT_DEFAULT = 7464
 FOLLOWS = "x-dejaq-follows"
@@ -436,14 +437,15 @@ class FlightTransport:
         options = flight.FlightCallOptions(timeout=LANE_SECONDS_MAX, headers=self._headers)
         try:
             [answer] = self._writes.do_action(flight.Action("lane", b"{}"), options)
-            port = json.loads(answer.body.to_pybytes())["port"]
+            said = json.loads(answer.body.to_pybytes())
+            place = LaneAddress(int(said["port"]), str(said["name"])) if said["port"] else None
         except Exception as wrong:  # noqa: BLE001 - by Flight it will be said what is wrong
             if isinstance(error_of(wrong), Unavailable):
                 return None  # the broker is away: whoever sends tries again soon
-            port = None
+            place = None
         lane = None
-        if isinstance(port, int):
-            lane = connect_lane(self._url, port, self._headers, self._tls, self._silence.sent)
+        if place is not None:
+            lane = connect_lane(self._url, place, self._headers, self._tls, self._silence.sent)
         if lane is None:
             self._laneless_until_us = CLOCK.now_us() + LANE_RETRY_US
         return lane

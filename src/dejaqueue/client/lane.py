@@ -26,6 +26,7 @@ from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.wire import lane
 from dejaqueue.wire.descriptors import Address, WriteStream, encode_address
 from dejaqueue.wire.frames import Reply, StreamError
+from dejaqueue.wire.lane import LaneAddress
 
 CONNECT_SECONDS_MAX = 2.0
 """To connect and to be let in: somebody waits who could send by Flight meanwhile."""
@@ -225,12 +226,12 @@ class LaneChannel:
 
 def connect(
     url: str,
-    port: int,
+    place: LaneAddress,
     headers: list[tuple[bytes, bytes]],
     tls: Tls | None,
     sent: Callable[[], None],
 ) -> Lane | None:
-    """Open a lane at this port of a broker's machine; None = it cannot be had.
+    """Open the lane of a broker; None = it cannot be had.
 
     Args:
         url: the broker's, as `dejaq://host:7464`.
@@ -239,7 +240,7 @@ def connect(
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
-        raw = socket.create_connection((host, port), CONNECT_SECONDS_MAX)
+        raw = socket.create_connection((host, place.port), CONNECT_SECONDS_MAX)
     except OSError:
         return None
     try:
@@ -249,7 +250,8 @@ def connect(
         if parts.scheme == "dejaqs":
             tls = tls or Tls()
             connection = SecureConnection(raw, tls.context(), tls.server_name or host)
-        rest = _upgraded(connection, f"{host}:{port}", headers)
+        named = [*headers, (lane.NAME.encode(), place.name.encode())]
+        rest = _upgraded(connection, f"{host}:{place.port}", named)
         raw.settimeout(None)
     except (OSError, ValueError, BadRequest):
         raw.close()

@@ -14,6 +14,7 @@ quotas, `rules.require_write`, and the writer behind.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -26,7 +27,7 @@ from dejaqueue.access.quotas import BYTES, Account
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import ReplyTo, Writer
-from dejaqueue.errors import BadRequest, DejaQError, Forbidden, InternalError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Forbidden, InternalError, Refused, Unavailable
 from dejaqueue.flight.topic_writers import TopicWriters, renumbered
 from dejaqueue.http.bounds import Bounds
 from dejaqueue.http.gather import call_soon
@@ -37,6 +38,7 @@ from dejaqueue.wire.frames import Reply, StreamError
 NUMBER_BYTES = 4
 _OF_PAGES = frozenset({b"origin", b"referer", b"sec-fetch-site"})
 """Headers that browsers send for pages."""
+_NAME = lane.NAME.encode()
 SWITCHING = (
     f"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: {lane.PROTOCOL}\r\n\r\n"
 ).encode()
@@ -56,6 +58,7 @@ class Lanes:
     """What the lanes of a server share.
 
     Attributes:
+        name: whose they are; see wire.lane.LaneAddress.
         open: those that are open.
         held_bytes: of frames that are not whole yet.
     """
@@ -63,6 +66,7 @@ class Lanes:
     def __init__(self, broker: Broker, gate: Gate) -> None:
         self.broker = broker
         self.gate = gate
+        self.name = secrets.token_hex(16)
         self.open: set[Lane] = set()
         self.held_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,14 +82,22 @@ class Lanes:
         certificate: str,
         client: tuple[str, int],
     ) -> tuple[Principal, Account]:
-        """Who opens a lane, and for whose quotas it counts. Raises Unauthenticated, Forbidden."""
-        authorizations = []
+        """Who opens a lane, and for whose quotas it counts.
+
+        Raises:
+            Unauthenticated, Forbidden. Refused: it is another broker's lane that is wanted.
+        """
+        authorizations, names = [], []
         try:
             for name, value in headers:
                 if name in _OF_PAGES:  # no script may ask for this upgrade; and none shall
                     raise Forbidden("the lane is for programs, not for pages")
                 if name == b"authorization":
                     authorizations.append(value.decode("latin-1"))
+                elif name == _NAME:
+                    names.append(value)
+            if names != [self.name.encode()]:
+                raise Refused("this is another broker than the one whose lane is asked for")
             caller = self.gate.principal(only_bearer_of(authorizations), certificate)
         except DejaQError as refused:
             audit.refused(audit.NOBODY, shown(client), "lane", "", refused)

@@ -30,6 +30,8 @@ PROTOCOL = "dejaq-lane"
 """To what the connection is upgraded."""
 SEND = 9
 """The type of the frame, beside those of frames.FrameType."""
+NAME = "x-dejaq-lane"
+"""The header in which a client says whose lane it wants."""
 HAS_DUES = 1
 
 LENGTH_BYTES = 4
@@ -40,6 +42,20 @@ _PLAIN_REPLY = struct.Struct("<IBBHIIIq")
 _PLAIN_REPLY_BYTES = _PLAIN_REPLY.size - LENGTH_BYTES
 _ONE = struct.Struct("<I")
 _ONE_DUE = struct.Struct("<qI")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneAddress:
+    """Where a broker has its lanes.
+
+    Attributes:
+        port: of the broker's machine.
+        name: of this broker, until it stops. Who asks for a lane says it: behind a proxy another
+            broker may have that port, and what is sent must not end there.
+    """
+
+    port: int
+    name: str
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from dejaqueue.errors import BadRequest, InternalError, Unavailable
 from dejaqueue.wire import frames, lane
 from dejaqueue.wire.descriptors import Address, WriteStream, decode_address
 from dejaqueue.wire.frames import Reply, StreamError
+from dejaqueue.wire.lane import LaneAddress
 from tests.patience import PATIENCE_SECONDS
 
 URL = "dejaq://127.0.0.1"
@@ -63,7 +64,8 @@ def opened() -> Iterator[Open]:
 
     def open_one(behind: bytes = b"") -> tuple[Host, Lane]:
         host = Host(LET_IN + behind)
-        found = connect(URL, host.port, [(b"authorization", b"Bearer k")], None, lambda: None)
+        place, headers = LaneAddress(host.port, "n"), [(b"authorization", b"Bearer k")]
+        found = connect(URL, place, headers, None, lambda: None)
         ends.append(host.close)
         assert found is not None
         ends.append(found.close)
@@ -76,7 +78,7 @@ def opened() -> Iterator[Open]:
 
 def test_a_channel_says_where_and_its_future_is_the_reply(opened: Open) -> None:
     host, found = opened()
-    assert b"\r\nauthorization: Bearer k\r\n" in host.head
+    assert b"\r\nauthorization: Bearer k\r\nx-dejaq-lane: n\r\n" in host.head
     channel = LaneChannel(found, STREAM)
     reply = channel.send(7, RowBatch([b"a", b"b"], [5, 6]))
     sent = host.hear()
@@ -137,7 +139,7 @@ def test_a_silent_broker_is_given_up_though_the_connection_stands(opened: Open) 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 404 Not Found\r\n\r\n", b"SSH-2.0\r\n\r\n"])
 def test_who_is_not_let_in_has_no_lane(answer: bytes) -> None:
     host = Host(answer)
-    assert connect(URL, host.port, [], None, lambda: None) is None
+    assert connect(URL, LaneAddress(host.port, "n"), [], None, lambda: None) is None
     host.close()
 
 
@@ -147,5 +149,5 @@ def test_a_port_that_does_not_answer_costs_a_bounded_time(
     monkeypatch.setattr(lane_module, "CONNECT_SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert connect(URL, port, [], None, lambda: None) is None
-    assert connect(URL, port, [], None, lambda: None) is None  # nobody is there
+        assert connect(URL, LaneAddress(port, "n"), [], None, lambda: None) is None
+    assert connect(URL, LaneAddress(port, "n"), [], None, lambda: None) is None  # nobody is there

@@ -39,8 +39,13 @@ BOUNDS = Bounds(
 class Guest:
     """A connection that asks for the lane."""
 
-    def __init__(self, port: int, *headers: bytes) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
+    def __init__(self, server: HttpServer, *headers: bytes, name: bytes | None = None) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", server.port), PATIENCE_SECONDS)
+        if name is None:
+            lanes = server.connections.lanes
+            assert lanes is not None
+            name = b"x-dejaq-lane: " + lanes.name.encode()
+        headers = (name, *headers)
         self.socket.sendall(ASK + b"".join(one + b"\r\n" for one in headers) + b"\r\n")
         self.head = b""
         while not self.head.endswith(b"\r\n\r\n"):
@@ -86,8 +91,8 @@ def visit() -> Iterator[Visit]:
     """Opens a connection; it is closed when the test ends."""
     guests: list[Guest] = []
 
-    def open_one(port: int, *headers: bytes) -> Guest:
-        guests.append(Guest(port, *headers))
+    def open_one(server: HttpServer, *headers: bytes, name: bytes | None = None) -> Guest:
+        guests.append(Guest(server, *headers, name=name))
         return guests[-1]
 
     yield open_one
@@ -115,8 +120,10 @@ def payloads(broker: Broker) -> list[bytes]:
 def test_each_send_has_its_reply_and_a_batch_sent_again_its_first_one(
     broker: Broker, server: HttpServer, visit: Visit
 ) -> None:
-    assert broker.call("lane") == {"port": server.port}
-    guest = visit(server.port)
+    place = broker.lane
+    assert place is not None
+    assert broker.call("lane") == {"port": server.port, "name": place.name}
+    guest = visit(server)
     assert guest.head.startswith(b"HTTP/1.1 101 ")
     guest.say(b"one", number=1, producer="p")
     first = guest.reply()
@@ -136,7 +143,7 @@ def test_each_send_has_its_reply_and_a_batch_sent_again_its_first_one(
 def test_what_is_wrong_with_one_batch_is_its_own(
     broker: Broker, server: HttpServer, visit: Visit
 ) -> None:
-    guest = visit(server.port)
+    guest = visit(server)
     guest.say(b"x", number=1, topic="nobody")
     guest.say(b"x" * (50 << 10), number=2)
     guest.say(b"fine", number=3)
@@ -152,7 +159,7 @@ def test_what_is_wrong_with_one_batch_is_its_own(
 def test_many_more_than_may_wait_are_all_answered(
     broker: Broker, server: HttpServer, visit: Visit
 ) -> None:
-    guest = visit(server.port)
+    guest = visit(server)
     count = limits.LANE_WAITING_MAX + 500
     guest.socket.sendall(b"".join(frame_of(b"x", number=n) for n in range(1, count + 1)))
     assert {guest.reply().number for _ in range(count)} == set(range(1, count + 1))
@@ -161,7 +168,7 @@ def test_many_more_than_may_wait_are_all_answered(
 
 
 def test_a_client_that_half_closes_gets_its_replies(server: HttpServer, visit: Visit) -> None:
-    guest = visit(server.port)
+    guest = visit(server)
     guest.say(b"x", number=1)
     guest.socket.shutdown(socket.SHUT_WR)
     assert guest.reply().number == 1
@@ -176,13 +183,13 @@ def test_keys_and_roles_are_those_of_the_broker(
 ) -> None:
     admin = broker.keys.create("root", ["admin:*"])[1]
     key, text = broker.keys.create("shop", ["produce:t"])
-    assert visit(server.port).head.startswith(b"HTTP/1.1 401 ")
+    assert visit(server).head.startswith(b"HTTP/1.1 401 ")
     for wrong in (b"Bearer dq_1_2", b"Basic eDp5"):
-        assert visit(server.port, b"authorization: " + wrong).head.startswith(b"HTTP/1.1 401 ")
+        assert visit(server, b"authorization: " + wrong).head.startswith(b"HTTP/1.1 401 ")
     bearer = b"authorization: Bearer " + text.encode()
-    twice = visit(server.port, bearer, b"authorization: Bearer " + admin.encode())
+    twice = visit(server, bearer, b"authorization: Bearer " + admin.encode())
     assert twice.head.startswith(b"HTTP/1.1 401 ")
-    guest = visit(server.port, bearer)
+    guest = visit(server, bearer)
     guest.say(b"x", number=1)
     assert guest.reply().error is None
     guest.say(b"x", number=2, topic="other")
@@ -197,7 +204,14 @@ def test_keys_and_roles_are_those_of_the_broker(
 
 @pytest.mark.parametrize("header", [b"origin: http://x", b"sec-fetch-site: same-origin"])
 def test_no_page_gets_a_lane(server: HttpServer, visit: Visit, header: bytes) -> None:
-    assert visit(server.port, header).head.startswith(b"HTTP/1.1 403 ")
+    assert visit(server, header).head.startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize("name", [b"x-dejaq-lane: other", b"x-other: y"])
+def test_who_wants_another_brokers_lane_gets_none(
+    server: HttpServer, visit: Visit, name: bytes
+) -> None:
+    assert visit(server, name=name).head.startswith(b"HTTP/1.1 409 ")
 
 
 def test_quotas_hold(broker: Broker, server: HttpServer, visit: Visit) -> None:
@@ -206,14 +220,14 @@ def test_quotas_hold(broker: Broker, server: HttpServer, visit: Visit) -> None:
     quotas = QuotaSettings(streams_max=1, rows_per_s=2)
     broker.change_settings(broker.settings.model_copy(update={"quotas": quotas}))
     bearer = b"authorization: Bearer " + text.encode()
-    guest = visit(server.port, bearer)
-    assert visit(server.port, bearer).head.startswith(b"HTTP/1.1 429 ")
+    guest = visit(server, bearer)
+    assert visit(server, bearer).head.startswith(b"HTTP/1.1 429 ")
     for number in (1, 2, 3):
         guest.say(b"x", number=number)
     errors = [guest.reply().error for _ in range(3)]
     assert [type(error) for error in errors].count(ResourceExhausted) == 1
     guest.socket.close()
-    until(lambda: visit(server.port, bearer).head.startswith(b"HTTP/1.1 101 "))
+    until(lambda: visit(server, bearer).head.startswith(b"HTTP/1.1 101 "))
 
 
 # --- bad guests ---------------------------------------------------------------------------------
@@ -232,7 +246,7 @@ def test_quotas_hold(broker: Broker, server: HttpServer, visit: Visit) -> None:
 def test_what_is_no_send_ends_the_lane_and_says_why(
     server: HttpServer, visit: Visit, content: bytes
 ) -> None:
-    guest = visit(server.port)
+    guest = visit(server)
     guest.say(b"before", number=1)
     guest.socket.sendall(content)
     heard = [guest.hear(), guest.hear()]
@@ -243,14 +257,14 @@ def test_what_is_no_send_ends_the_lane_and_says_why(
 
 
 def test_half_a_frame_has_a_time(server: HttpServer, visit: Visit) -> None:
-    guest = visit(server.port)
+    guest = visit(server)
     guest.socket.sendall(struct.pack("<I", 90_000) + b"\x01\x09")
     assert isinstance(guest.hear(), StreamError)
     assert guest.is_closed()
 
 
 def test_frames_that_are_not_whole_have_a_bound_together(server: HttpServer, visit: Visit) -> None:
-    guests = [visit(server.port) for _ in range(2)]
+    guests = [visit(server) for _ in range(2)]
     for guest in guests:
         guest.socket.sendall(struct.pack("<I", 99_000) + b"x" * 90_000)
     ended = [guest.hear() for guest in guests]
@@ -261,7 +275,7 @@ def test_frames_that_are_not_whole_have_a_bound_together(server: HttpServer, vis
 
 
 def test_who_reads_no_replies_is_closed(server: HttpServer, visit: Visit) -> None:
-    guest = visit(server.port)
+    guest = visit(server)
     guest.socket.settimeout(0.2)
     # Each of these has an answer that is larger: it is refused with a text.
     frame = frame_of(b"", number=1, topic="nobody")
@@ -280,7 +294,7 @@ def test_who_reads_no_replies_is_closed(server: HttpServer, visit: Visit) -> Non
 def test_a_server_that_stops_answers_and_closes(broker: Broker, visit: Visit) -> None:
     server = HttpServer(Service(broker, Gate(), lambda: True), "127.0.0.1", 0)
     server.start()
-    guest = visit(server.port)
+    guest = visit(server)
     guest.say(b"x", number=1)
     assert guest.reply().number == 1
     server.stop()

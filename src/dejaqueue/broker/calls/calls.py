@@ -113,7 +113,8 @@ def _clock(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
 
 
 def _lane(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
-    return {"port": broker.lane_port}
+    place = broker.lane
+    return {"port": None} if place is None else {"port": place.port, "name": place.name}
 
 
 # --- changing -------------------------------------------------------------------------------------
