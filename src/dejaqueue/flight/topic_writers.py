@@ -71,7 +71,7 @@ class TopicWriters:
                 reply(Reply(number, batch.num_rows, error=error))
             return
         own_number = int.from_bytes(address[:_NUMBER_BYTES], "little")
-        writer.submit(own_number, batch, partial(renumbered, number, reply))
+        writer.submit(own_number, batch, partial(_answer, number, reply))
 
     def writer(self, address: bytes) -> Writer:
         """The writer for batches of this address. Raises why there is none."""
@@ -92,6 +92,6 @@ class TopicWriters:
         return writer
 
 
-def renumbered(number: int, reply_to: ReplyTo, reply: Reply) -> None:
-    """Answer under the number that the batch has on the stream."""
+def _answer(number: int, reply_to: ReplyTo, reply: Reply) -> None:
+    """Under the number that the batch has on the stream."""
     reply_to(Reply(number, reply.rows, reply.first_id, reply.ids, reply.statuses, reply.error))

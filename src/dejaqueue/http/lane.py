@@ -28,7 +28,7 @@ from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import ReplyTo, Writer
 from dejaqueue.errors import BadRequest, DejaQError, Forbidden, InternalError, Refused, Unavailable
-from dejaqueue.flight.topic_writers import TopicWriters, renumbered
+from dejaqueue.flight.topic_writers import TopicWriters
 from dejaqueue.http.bounds import Bounds
 from dejaqueue.http.gather import call_soon
 from dejaqueue.wire import frames, lane
@@ -71,7 +71,7 @@ class Lanes:
         self.held_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._came: list[tuple[Lane, lane.Send]] = []
-        self._answers: deque[tuple[Lane, Reply]] = deque()
+        self._answers: deque[tuple[Lane, int, Reply]] = deque()
         self._is_planned = False
 
     # --- who comes in -------------------------------------------------------------------------
@@ -120,9 +120,10 @@ class Lanes:
 
     # --- answers ------------------------------------------------------------------------------
 
-    def answered(self, sender: Lane, reply: Reply) -> None:
-        """On any thread: have the reply written, with whatever else is answered now."""
-        self._answers.append((sender, reply))
+    def answered(self, sender: Lane, number: int, reply: Reply) -> None:
+        """On any thread: have the reply written under this number, with whatever else is answered
+        now."""
+        self._answers.append((sender, number, reply))
         if not self._is_planned:
             self._is_planned = True
             assert self._loop is not None
@@ -132,8 +133,8 @@ class Lanes:
         self._is_planned = False  # first: what comes from here on is written now, or planned anew
         written: dict[Lane, list[bytes]] = {}
         for _ in range(len(self._answers)):
-            to, reply = self._answers.popleft()
-            written.setdefault(to, []).append(lane.encode_reply(reply))
+            to, number, reply = self._answers.popleft()
+            written.setdefault(to, []).append(lane.encode_reply(reply, number))
         for to, replies in written.items():
             to.write(replies)
 
@@ -270,7 +271,7 @@ class Lane:
     def submit(self, send: lane.Send) -> None:
         """Have it written, and answered when it is durable."""
         account = self._account
-        reply_to: ReplyTo = partial(self._lanes.answered, self)
+        reply_to: ReplyTo = partial(self._lanes.answered, self, send.number)
         own_number = int.from_bytes(send.address[:NUMBER_BYTES], "little")
         try:
             if len(send.address) <= NUMBER_BYTES:
@@ -281,21 +282,21 @@ class Lane:
                 reply_to = partial(_give_back, account, byte_count, reply_to)
             writer = self._writers.writer(send.address)
         except DejaQError as error:
-            reply_to(Reply(send.number, len(send.payloads), error=error))
+            reply_to(Reply(own_number, len(send.payloads), error=error))
             return
         except Exception as wrong:  # noqa: BLE001 - our bug, and somebody waits
-            reply_to(Reply(send.number, len(send.payloads), error=_bug(wrong)))
+            reply_to(Reply(own_number, len(send.payloads), error=_bug(wrong)))
             return
-        answer = partial(renumbered, send.number, reply_to)
         try:
-            writer.submit_rows(send, own_number, answer)
+            writer.submit_rows(send, own_number, reply_to)
         except Exception as wrong:  # noqa: BLE001 - our bug, and somebody waits
-            answer(Reply(own_number, len(send.payloads), error=_bug(wrong)))
+            reply_to(Reply(own_number, len(send.payloads), error=_bug(wrong)))
 
     # --- what goes ----------------------------------------------------------------------------
 
     def _refuse(self, send: lane.Send, error: DejaQError) -> None:
-        self.write([lane.encode_reply(Reply(send.number, len(send.payloads), error=error))])
+        reply = Reply(send.number, len(send.payloads), error=error)
+        self.write([lane.encode_reply(reply, send.number)])
 
     def write(self, replies: Sequence[bytes]) -> None:
         """Write replies; each answers one frame."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from dejaqueue import limits
@@ -162,20 +162,21 @@ def number_of(content: bytes | memoryview) -> int:
     return number
 
 
-def encode_reply(reply: Reply) -> bytes:
-    """A REPLY with its length."""
+def encode_reply(reply: Reply, number: int) -> bytes:
+    """A REPLY with its length, under this number instead of its own: another object for each would
+    cost as much as its bytes."""
     if reply.ids is None and reply.statuses is None and reply.error is None:
         return _PLAIN_REPLY.pack(
             _PLAIN_REPLY_BYTES,
             VERSION,
             FrameType.REPLY,
             0,
-            reply.number,
+            number,
             reply.rows,
             0,
             reply.first_id,
         )
-    return with_length(frames.encode(reply))
+    return with_length(frames.encode(replace(reply, number=number)))
 
 
 def with_length(frame: bytes) -> bytes:

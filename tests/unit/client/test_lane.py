@@ -84,7 +84,7 @@ def test_a_channel_says_where_and_its_future_is_the_reply(opened: Open) -> None:
     sent = host.hear()
     assert (sent.payloads, sent.dues_ms) == ([b"a", b"b"], [5, 6])
     assert decode_address(sent.address) == Address("orders", "p", 7)
-    answer = lane.encode_reply(Reply(sent.number, 2, 40))
+    answer = lane.encode_reply(Reply(sent.number, 2, 40), sent.number)
     host.socket.sendall(answer[:9])
     host.socket.sendall(answer[9:])
     assert reply.result(PATIENCE_SECONDS) == Reply(sent.number, 2, 40)
@@ -121,7 +121,7 @@ def test_closing_waits_for_replies(opened: Open) -> None:
     number = host.hear().number
     closing = threading.Thread(target=found.close)
     closing.start()
-    host.socket.sendall(lane.encode_reply(Reply(number, 1, 3)))
+    host.socket.sendall(lane.encode_reply(Reply(number, 1, 3), number))
     closing.join(PATIENCE_SECONDS)
     assert reply.result(0).first_id == 3
     assert isinstance(found.send(b"address", ROWS).exception(0), Unavailable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_a_number_of_rows_beyond_the_limit_takes_no_memory(rows: int) -> None:
     ],
 )
 def test_a_reply_is_the_one_of_other_streams(reply: Reply) -> None:
-    content = lane.encode_reply(reply)
+    content = lane.encode_reply(replace(reply, number=99), 3)
     assert content[4:] == frames.encode(reply)
     assert lane.length_of(content, 0) == len(content) - 4
     found = lane.decode_reply(content[4:])
