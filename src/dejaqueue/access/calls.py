@@ -133,6 +133,7 @@ ACTIONS = _table([
         required=("due_from", "due_to", "bucket_ms"),
     ),
     Call("clock", (), Rule(), "Tell the broker's time."),
+    Call("lane", (), Rule(), "Tell `port` and `name` of the lane for single messages, or null."),
     # --- changing
     Call(
         "move_where",

@@ -56,6 +56,7 @@ from dejaqueue.model import Topic, topic_of
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.lane import LaneAddress
 
 RUNNING = "running"
 """The phase in which a broker takes calls."""
@@ -66,7 +67,7 @@ class Broker:
 
     Attributes:
         phase: what it is doing: starting with what, RUNNING, stopping.
-        peers: the way to other brokers; None = there is none. Whoever serves it on a port gives it.
+        peers, lane: the way to other brokers; its express lanes. Who serves them gives them.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -96,7 +97,7 @@ class Broker:
         self.clock: Clock = clock or broker_clock(self.settings)
         self.store: JournalStore
         self._given_store = store
-        self.node = node
+        self.node, self._running = node, False
         self._threads = threads or Threads()
         self._lock = threading.Lock()
         """Over the two that follow it, for a few lines: nothing is read, written or asked in it."""
@@ -105,7 +106,6 @@ class Broker:
         self._alone: LoneCatalogue | None = None
         """The catalogue, if it is one of its own."""
         self._catalogue: Catalogue
-        self._running = False
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
@@ -120,9 +120,9 @@ class Broker:
         self.keys = KeyRing(self.clock)
         self.counting = BrokerCounts()
         self.quotas = Quotas(self.settings, self.clock)
-        self.phase = "not started"
-        self.started_us = 0
+        self.phase, self.started_us = "not started", 0
         self.peers: Peers | None = None
+        self.lane: LaneAddress | None = None
         coordinator = Coordinator(
             self.runtime,
             lambda *of: self._catalogue.has_partition(*of),

@@ -112,6 +112,11 @@ def _clock(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
     return {"broker_us": broker.clock.utc_us()}
 
 
+def _lane(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    place = broker.lane
+    return {"port": None} if place is None else {"port": place.port, "name": place.name}
+
+
 # --- changing -------------------------------------------------------------------------------------
 
 
