@@ -68,7 +68,7 @@ class GoingBack:
         def arrive() -> None:
             try:
                 if machine.node is not None:
-                    found = machine.node.act("check_cluster", {"adopt": True})["astray"]
+                    found = machine.node.act("check_cluster", {})["astray"]
                     state["whole"] = not found
                     self._cluster.is_astray = bool(found)
             except DejaQError:

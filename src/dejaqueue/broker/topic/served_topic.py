@@ -86,6 +86,7 @@ class Service:
         number: what tells the topic from those that had its name before; see Catalogue.number.
         ids_from: the sequence of the first message of each partition.
         use: called before a journal is opened; see Catalogue.use.
+        check_there: called behind an epoch that was begun; see Catalogue.check_there.
     """
 
     served_as: str
@@ -96,6 +97,7 @@ class Service:
     number: int = 0
     ids_from: int = 0
     use: Callable[[], None] = lambda: None
+    check_there: Callable[[], None] = lambda: None
 
 
 class ServedTopic:
@@ -198,6 +200,7 @@ class ServedTopic:
             listener=duties.listener,
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
+            check_there=service.check_there,
         )
         partition = Partition(
             core,
