@@ -352,7 +352,7 @@ def test_only_servers_of_jetstream_are_repaired_by_brokers(cluster: Cluster) -> 
     node = cluster.start("a")
     with pytest.raises(Refused, match="only servers of JetStream"):
         node.act("repair_node", {"node": "b"})
-    assert node.act("check_cluster", {"adopt": False}) == {"astray": []}
+    assert node.act("check_cluster", {}) == {"astray": []}
 
 
 def test_stopping_twice_or_before_the_start_is_fine() -> None:
