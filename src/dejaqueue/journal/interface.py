@@ -250,6 +250,11 @@ class Journal(ABC):
             or the entry does not have the column.
         """
 
+    def read_here(self, locators: Int64s, columns: Sequence[str]) -> pa.RecordBatch | None:
+        """As `read`, but no server is asked, nor is anybody waited for who asks one; None = one
+        would have to be."""
+        return self.read(locators, columns)
+
     @abstractmethod
     def adopt(self, live_locators: Iterator[Int64s]) -> None:
         """At start, after replay: these rows are live, everything else is free."""

@@ -27,6 +27,7 @@ from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.shard.stored_rows import RowsAwaited
 from dejaqueue.broker.topic.allotment_queue import AllotmentQueue, DurableBacklog
 from dejaqueue.broker.topic.home_chore import HomeChore
 from dejaqueue.broker.topic.homes import Homes, TopicHome
@@ -340,7 +341,8 @@ class ServedTopic:
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]
     ) -> Future[Answer]:
-        """Run a function on the partition's worker."""
+        """Run a function on the partition's worker; again from its beginning, if it has to wait
+        for stored rows."""
         future: Future[Answer] = self._ports.threads.future()
         partition = self.partitions[partition_number]
 
@@ -348,6 +350,8 @@ class ServedTopic:
             try:
                 partition.check_loaded()
                 future.set_result(function(core))
+            except RowsAwaited:
+                raise  # it is run again
             except DejaQError as error:
                 future.set_exception(error)
             except Exception as wrong:  # noqa: BLE001 - the asker gets it, the worker goes on

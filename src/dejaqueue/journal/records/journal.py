@@ -371,6 +371,17 @@ class RecordJournal(Journal):
             both = pa.Table.from_batches([mirrored, rest]).combine_chunks().take(order)
             return both.combine_chunks().to_batches(max_chunksize=None)[0]
 
+    def read_here(self, locators: Int64s, columns: Sequence[str]) -> pa.RecordBatch | None:
+        """See Journal.read_here. What is damaged here has to be read from the server, too."""
+        self._check_usable()
+        locators = np.asarray(locators, dtype=np.int64)
+        positions = locators >> limits.ROW_BITS
+        for listed in (self._mirror.listed, self._append_cache.listed):
+            if covers(listed, positions).all():
+                with suppress(JournalDamaged, OSError):
+                    return self._mirror.gather(listed, locators, columns)
+        return None
+
     # --- giving room back ----------------------------------------------------------------------
 
     def adopt(self, live_locators: Iterator[Int64s]) -> None:
