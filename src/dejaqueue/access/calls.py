@@ -304,10 +304,9 @@ ACTIONS = _table([
     ),
     Call(
         "check_cluster",
-        ("adopt",),
+        (),
         _SERVERS,
-        "List topics that the coordinator or the journals lack; with `adopt: true`, the "
-        "coordinator gets them back.",
+        "List topics that the catalogue or the journals lack.",
     ),
     # --- API keys
     Call(

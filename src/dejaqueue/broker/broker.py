@@ -161,18 +161,13 @@ class Broker:
             patience_seconds=journal.patience_ms / 1_000,
         )
         try:
-            node = self.node
+            node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
             if node is None:
-                self._alone = LoneCatalogue(
-                    self.store,
-                    self._threads.lock(),
-                    self.snapshot_writer,
-                    self.clock.utc_ms,
-                    self._threads.future,
-                )
+                lock, future = self._threads.lock(), self._threads.future
+                self._alone = LoneCatalogue(self.store, lock, writer, utc_ms, future)
                 self._catalogue = self._alone
             else:
-                self._catalogue = node.catalogue(self.store)
+                self._catalogue = node.catalogue(self.store, writer, utc_ms)
             self.history.journals_of = None if node is None else self._catalogue.journals
             if node is None:
                 self.keys.open(self.store)
@@ -223,8 +218,7 @@ class Broker:
             self._opener.shutdown()
         self.history.close()
         self.keys.close()
-        if self._alone is not None:
-            self._alone.close()
+        self._catalogue.close()
         self.store.close()
         self.phase = "stopped"
         news.stopped((self.clock.now_us() - began_us) // 1_000)
@@ -248,6 +242,7 @@ class Broker:
             number,
             self._catalogue.ids_from(topic.name),
             lambda: self._catalogue.use(topic.name, number),
+            lambda: self._catalogue.check_there(topic.name, number),
         )
         counting = TopicCounts()
         duties_of = self._roster.of_topic(topic, counting, len(self.served_names(topic)))
@@ -310,8 +305,12 @@ class Broker:
         return self.runtime(next(here, names[0]))
 
     def serves(self, name: str) -> bool:
-        """True if the topic, or the shard of one, is served here."""
-        return name in self._topics or (self.node is None and bool(self._catalogue.find(name)))
+        """True if the topic, or the shard of one, is served here, or will be when it is used."""
+        if name in self._topics:
+            return True
+        topic = self._catalogue.find(topic_of(name))
+        is_known = topic is not None and name in self.served_names(topic)
+        return is_known and (self.node is None or self.node.refusal(name) is None)
 
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""

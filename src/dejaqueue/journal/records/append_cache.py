@@ -30,13 +30,17 @@ RUN_BYTES_MAX: Final = 8 << 20
 
 
 class AppendCache:
-    """Appends in memory, as small segments."""
+    """Appends in memory, as small segments.
+
+    Attributes:
+        listed: those that were read last, for whoever does not wait for others to be read.
+    """
 
     def __init__(self, checked: CheckedRecords, bytes_max: int = BYTES_MAX) -> None:
         self._checked, self._bytes_max = checked, bytes_max
         self._guard = threading.Lock()
         self._kept: OrderedDict[int, Segment] = OrderedDict()
-        self._listed = SegmentList(())
+        self.listed = SegmentList(())
         self._bytes = 0
         self.record_count = 0
         """Records read from the server since the start; for metrics."""
@@ -48,14 +52,14 @@ class AppendCache:
             JournalDamaged, Unavailable.
         """
         with self._guard:
-            there = covers(self._listed, appends["position"])
+            there = covers(self.listed, appends["position"])
             for run in _runs(appends[~there]):
                 self._fetch(run)
             segments = self._list()
             if self._shrink():
-                self._listed = self._list()
+                self.listed = self._list()
             else:
-                self._listed = segments
+                self.listed = segments
             return segments
 
     def _list(self) -> SegmentList:

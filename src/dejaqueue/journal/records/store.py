@@ -2,7 +2,6 @@
 
     object documents/keys                       API keys (no secrets), with their checksum
     object made/<topic>                         it was made, and not dropped since
-    object texts/<topic>                        what is kept beside its journals
     object dropped/<topic>                      a topic on its way out
     objects topics/<topic>/<partition>/…        snapshots; see snapshot_objects.py
     log <topic>, <partition>                    records; see record.py
@@ -25,7 +24,7 @@ from typing import Any, Final
 import xxhash
 
 from dejaqueue.directories import warn_if_open
-from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
+from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.records.concurrency import Concurrency
@@ -102,29 +101,14 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
         self._background = self._concurrency.executor()
 
-    def make(self, topic: str, text: str = "", number: int = 0) -> None:
+    def make(self, topic: str, number: int = 0) -> None:
         """See JournalStore.make."""
-        if text:
-            self.note(topic, text)
         self.records.put_object(_made(topic), b"")
 
-    def note(self, topic: str, text: str) -> None:
-        """See JournalStore.note."""
-        self._store(_text(topic), text)
-
-    def made(self, prefix: str = "") -> dict[str, str]:
+    def made(self) -> list[str]:
         """See JournalStore.made."""
         self._check_usable()
-        names = self.records.object_names(_made(prefix))
-        topics = [name.removeprefix(_made("")) for name in names]
-        return {topic: self._text_of(topic) for topic in topics}
-
-    def _text_of(self, topic: str) -> str:
-        try:
-            return self._load(_text(topic)) or ""
-        except JournalDamaged as error:  # of all topics one is not known; its journals are whole
-            log.warning("what was kept beside journals is lost: %s", error)
-            return ""
+        return [name.removeprefix(_made("")) for name in self.records.object_names(_made(""))]
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> RecordJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
@@ -199,7 +183,7 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"journals of {topic} are open")
             self._opening.pop(topic, None)
         self._not_dropped.discard(topic)
-        self.records.drop_objects([_made(topic), _text(topic)])
+        self.records.drop_objects([_made(topic)])
         # Noted first: if this breaks off, the rest is not taken for a damaged topic of that name.
         self.records.put_object(f"dropped/{topic}", b"")
         self._finish_drop(topic)
@@ -267,10 +251,6 @@ class RecordJournalStore(JournalStore):
 
 def _made(topic: str) -> str:
     return f"made/{topic}"
-
-
-def _text(topic: str) -> str:
-    return f"texts/{topic}"
 
 
 def _document(name: str) -> str:

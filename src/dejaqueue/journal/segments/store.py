@@ -3,13 +3,11 @@
     lock                              held by flock while the store is open; holds the process id
     shards.json                       how many shards, for life, and the directory's identity
     keys.json                         API keys (no secrets), with their checksum; mode 0600
-    cluster.json                      which cluster the journals belong to, if any
     shards/<shard>/                   segments of a shard: entries of all its partitions
     shards/<shard>.begun              there were entries in that directory
     topics/<topic>/@<number>/         a topic that was made, and the number that it has in the logs
     topics/…/@…/<partition>/          snapshots of a partition
     topics/…/@…/<partition>.begun     there were snapshots in that directory
-    topics/…/@…/text.json             what is kept beside the journals of a topic of a cluster
     topics/=catalogue/@0/             the catalogue's snapshots, like a topic's
     topics/=catalogue/log/            segments of the catalogue, in a log of its own
     dropped/<number>/                 topics on their way out
@@ -46,7 +44,6 @@ from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 
-TEXT = "text.json"
 SHARDS: Final = 16
 """So many shards a data directory is made with."""
 _PARTITION_BITS: Final = 16
@@ -241,7 +238,7 @@ class SegmentStore(JournalStore):
                 place = self._own_logs[topic] = _KeptLog(directory, _OWN_SHARD, is_new=False)
             return place
 
-    def make(self, topic: str, text: str = "", number: int = 0) -> None:
+    def make(self, topic: str, number: int = 0) -> None:
         """See JournalStore.make: its directory is there.
 
         Raises:
@@ -265,24 +262,10 @@ class SegmentStore(JournalStore):
                 if failure.errno in FULL:
                     raise ResourceExhausted(f"no room for {topic}") from failure
                 raise Unavailable(f"{topic} could not be made: {failure}") from failure
-        if text:
-            self.note(topic, text)
 
-    def note(self, topic: str, text: str) -> None:
-        """See JournalStore.note."""
-        if topic in self._numbers:
-            self._store(self._directory(topic) / TEXT, text, private=False)
-
-    def made(self, prefix: str = "") -> dict[str, str]:
+    def made(self) -> list[str]:
         """See JournalStore.made."""
-        topics = sorted(topic for topic in list(self._numbers) if topic.startswith(prefix))
-        return {topic: self._text_of(topic) for topic in topics}
-
-    def _text_of(self, topic: str) -> str:
-        try:
-            return self._load(self._directory(topic) / TEXT) or ""
-        except JournalDamaged:
-            return ""
+        return sorted(self._numbers.copy())
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
@@ -425,15 +408,8 @@ class SegmentStore(JournalStore):
 
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""
-        return self._load(self._document(name))
-
-    def _document(self, name: str) -> Path:
-        if name not in DOCUMENTS:
-            raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
-        return self.root / f"{name}.json"
-
-    def _load(self, path: Path) -> str | None:
         self._check_usable()
+        path = self._document(name)
         try:
             return open_text(path, read_file(self._files, path))
         except FileNotFoundError:
@@ -441,18 +417,21 @@ class SegmentStore(JournalStore):
         except OSError as failure:
             raise Unavailable(f"{path} could not be read: {failure}") from failure
 
+    def _document(self, name: str) -> Path:
+        if name not in DOCUMENTS:
+            raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
+        return self.root / f"{name}.json"
+
     def store_document(self, name: str, text: str) -> None:
         """See JournalStore.store_document.
 
         Raises:
             ResourceExhausted, Unavailable: the one before stays.
         """
-        self._store(self._document(name), text, private=True)
-
-    def _store(self, path: Path, text: str, *, private: bool) -> None:
         self._check_usable()
+        path = self._document(name)
         try:
-            replace_file(self._files, path, seal_text(text), private=private)
+            replace_file(self._files, path, seal_text(text), private=True)
         except OSError as failure:
             if failure.errno in FULL:
                 raise ResourceExhausted(f"no room for {path}") from failure
