@@ -107,7 +107,7 @@ def test_nothing_readable_is_on_the_disk__also_after_kills_a_new_master_key_and_
     with Client(broker.url) as client:
         got: set[bytes] = set()
         idle_ms = int(PATIENCE_SECONDS * 1_000)
-        with client.consume("secrets", max_messages=sent, idle_ms=idle_ms) as consumer:
+        with client.consume("secrets", name=TEXT, max_messages=sent, idle_ms=idle_ms) as consumer:
             for message in consumer:
                 got.add(bytes(message.payload))
                 message.ack()
