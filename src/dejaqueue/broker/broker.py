@@ -51,7 +51,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.journal.registry import open_store
+from dejaqueue.journal.registry import encrypt, store_of
 from dejaqueue.model import Topic, topic_of
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
@@ -151,16 +151,11 @@ class Broker:
         began_us = self.clock.now_us()
         InternalError.keep_story = news.told
         warm_up()
-        journal = self.settings.journal
-        self.store = self._given_store or open_store(
-            journal.url,
-            segment_bytes=journal.segment_bytes,
-            reserve_bytes=journal.reserve_bytes,
-            mirror=journal.mirror or None,
-            mirror_bytes_max=journal.mirror_bytes_max or None,
-            patience_seconds=journal.patience_ms / 1_000,
-        )
+        self.store = self._given_store or store_of(self.settings)
         try:
+            encrypt(self.store, self.settings.encryption)
+            if self.store.encryption is not None:
+                self.history.encrypt(self.store.encryption.cipher("history"))
             node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
             if node is None:
                 lock, future = self._threads.lock(), self._threads.future

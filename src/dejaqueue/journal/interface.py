@@ -44,6 +44,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue.errors import DejaQError, InternalError
+from dejaqueue.journal.encryption.clear_budget import BYTES_MAX, ClearBudget
+from dejaqueue.journal.encryption.data_keys import DataKeys
+from dejaqueue.journal.encryption.master_keys import MasterKey
 
 Int64s = npt.NDArray[np.int64]
 
@@ -386,9 +389,13 @@ class JournalStore(ABC):
         is_remote: journals are on a server, and each may hang by itself.
         ask: called with partitions, each a topic and a number, that keep room of a log which they
             share with others, and may be quiet: they should be stepped. Any thread; must not block.
+        encryption: keys for journals that are opened from now on; None = they are not encrypted.
+        clear_budget: how much of all of them is decrypted in memory.
     """
 
     is_remote = False
+    encryption: DataKeys | None = None
+    clear_budget: ClearBudget | None = None
     ask: Callable[[list[tuple[str, int]]], None] = staticmethod(lambda _: None)
 
     @abstractmethod
@@ -459,6 +466,35 @@ class JournalStore(ABC):
     @abstractmethod
     def store_document(self, name: str, text: str) -> None:
         """Store such a text durably, whole or not at all, for the broker's own eyes alone."""
+
+    def data_key_numbers(self) -> list[int]:
+        """Numbers of the data keys that are stored (encryption/data_keys.py); any order."""
+        return []
+
+    def load_data_key(self, number: int) -> str | None:
+        """A wrapped data key; None if it was never stored.
+
+        Raises:
+            JournalDamaged: it is not what was stored.
+        """
+        return None
+
+    def store_data_key(self, number: int, text: str) -> None:
+        """Store a wrapped data key durably, in place of one with this number."""
+        raise InternalError(f"{type(self).__name__} keeps no data keys")
+
+    def encrypt(self, masters: Sequence[MasterKey], clear_bytes_max: int = 0) -> None:
+        """Encrypt what is stored from now on, and decrypt what is read; before a journal is opened.
+
+        Args:
+            masters: master keys, the one to wrap with first.
+            clear_bytes_max: of what is decrypted in memory, about; 0 = 256 MiB.
+
+        Raises:
+            EncryptionKeyMissing, JournalDamaged, ResourceExhausted, Unavailable.
+        """
+        self.encryption = DataKeys(self, masters, is_new=not self.made())
+        self.clear_budget = ClearBudget(clear_bytes_max or BYTES_MAX)
 
     def change_document(self, name: str, change: Callable[[str | None], str | None]) -> None:
         """Store what `change` makes of such a text; None = it stays. One process has the store."""

@@ -35,6 +35,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.interface import (
     TEXT_COLUMNS,
@@ -110,7 +111,9 @@ class RecordJournal(Journal):
         on_close: Callable[[], None] = lambda: None,
         check_made: Callable[[], None] | None = None,
         is_short: Callable[[], bool] = lambda: False,
+        cipher: Cipher | None = None,
     ) -> None:
+        self._cipher = cipher
         self._check_made, self._is_short = check_made, is_short
         self._store, self._log, self._mirror = store, records, mirror
         self._place, self._background, self._on_close = place, background, on_close
@@ -125,7 +128,7 @@ class RecordJournal(Journal):
         self._drop_waits = False
         self._no_room = 0
         self._checked = CheckedRecords(records, place)
-        self._append_cache = AppendCache(self._checked)
+        self._append_cache = AppendCache(self._checked, cipher=cipher)
         self._append_index = AppendIndex()
         self._open()
         stand = self._append_index.stand
@@ -143,7 +146,7 @@ class RecordJournal(Journal):
 
     def _open(self) -> None:
         for last_try in range(_OPEN_TRIES - 1, -1, -1):
-            self._snapshot_objects = SnapshotObjects(self._store, self._prefix)
+            self._snapshot_objects = SnapshotObjects(self._store, self._prefix, self._cipher)
             try:
                 self._recover()
                 self._check_begun()
@@ -290,7 +293,7 @@ class RecordJournal(Journal):
         pieces: list[Piece] = []
         facts: list[EntryFacts] = []
         for place, entry in enumerate(entries, 1):
-            one = entry_format.encode(entry, tail + place, epoch, chain, tail)
+            one = entry_format.encode(entry, tail + place, epoch, chain, tail, cipher=self._cipher)
             chain = one.checksum
             pieces += one.pieces
             facts.append(EntryFacts(entry.kind, entry.rows, one.byte_count, one.checksum))
@@ -330,7 +333,7 @@ class RecordJournal(Journal):
                 at = int(segment.offsets()[place]) << 3
                 trusted = segment.is_verified(place)
                 try:
-                    found = entry_format.decode(view, at, trusted=trusted)
+                    found = entry_format.decode(view, at, trusted=trusted, cipher=self._cipher)
                     if found.head.position != position:
                         raise JournalDamaged(f"not entry {position}")
                 except JournalDamaged as damage:

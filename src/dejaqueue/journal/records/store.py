@@ -25,6 +25,7 @@ import xxhash
 
 from dejaqueue.directories import warn_if_open
 from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.records.concurrency import Concurrency
@@ -133,6 +134,9 @@ class RecordJournalStore(JournalStore):
                 if self.records.get_object(f"dropped/{topic}") is not None:
                     self._finish_drop(topic)
                 self._not_dropped.add(topic)
+        cipher: Cipher | None = None
+        if self.encryption is not None:
+            cipher = self.encryption.cipher(f"journal/{topic}/{partition}")
         mirror = Mirror(
             self._files,
             self._root / "topics" / topic / f"{partition:05d}",
@@ -140,6 +144,8 @@ class RecordJournalStore(JournalStore):
             partition=partition,
             segment_bytes=self._segment_bytes,
             byte_count_max=self._mirror_bytes_max,
+            cipher=cipher,
+            clear_budget=self.clear_budget,
         )
         log = self.records.open(topic, partition)
         try:
@@ -155,6 +161,7 @@ class RecordJournalStore(JournalStore):
                 on_close=lambda: self._forget(topic, partition),
                 is_short=lambda: self.is_short(),
                 check_made=(lambda: self._check_made(topic)) if only_made else None,
+                cipher=cipher,
             )
         except BaseException:
             log.close()
@@ -219,6 +226,20 @@ class RecordJournalStore(JournalStore):
         """See JournalStore.store_document. Raises ResourceExhausted, Unavailable."""
         self._store(_document(name), text)
 
+    def data_key_numbers(self) -> list[int]:
+        """See JournalStore.data_key_numbers."""
+        self._check_usable()
+        names = self.records.object_names(_data_key(None))
+        return [int(name.removeprefix(_data_key(None)), 16) for name in names]
+
+    def load_data_key(self, number: int) -> str | None:
+        """See JournalStore.load_data_key."""
+        return self._load(_data_key(number))
+
+    def store_data_key(self, number: int, text: str) -> None:
+        """See JournalStore.store_data_key."""
+        self._store(_data_key(number), text)
+
     def _load(self, name: str) -> str | None:
         self._check_usable()
         content = self.records.get_object(name)
@@ -251,6 +272,10 @@ class RecordJournalStore(JournalStore):
 
 def _made(topic: str) -> str:
     return f"made/{topic}"
+
+
+def _data_key(number: int | None) -> str:
+    return "data-keys/" if number is None else f"data-keys/{number:016x}"
 
 
 def _document(name: str) -> str:

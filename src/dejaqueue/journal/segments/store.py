@@ -3,6 +3,7 @@
     lock                              held by flock while the store is open; holds the process id
     shards.json                       how many shards, for life, and the directory's identity
     keys.json                         API keys (no secrets), with their checksum; mode 0600
+    data-keys/<number>.json           keys of what is encrypted, each wrapped by a master key
     shards/<shard>/                   segments of a shard: entries of all its partitions
     shards/<shard>.begun              there were entries in that directory
     topics/<topic>/@<number>/         a topic that was made, and the number that it has in the logs
@@ -38,12 +39,14 @@ from dejaqueue.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 
+DATA_KEYS = "data-keys"
 SHARDS: Final = 16
 """So many shards a data directory is made with."""
 _PARTITION_BITS: Final = 16
@@ -302,6 +305,7 @@ class SegmentStore(JournalStore):
                     self._directory(topic) / f"{partition:05d}",
                     self._number(topic, partition),
                     on_close=lambda: self._leave(topic, partition, place),
+                    snapshots_cipher=self._cipher("snapshots"),
                 )
             except BaseException:
                 place.let_go()
@@ -323,7 +327,12 @@ class SegmentStore(JournalStore):
             background=self._background,
             has_partition=lambda number: is_own or number >> _PARTITION_BITS in self._topics,
             ask=self._ask,
+            cipher=self._cipher("log/own" if is_own else f"log/{place.shard}"),
+            clear_budget=self.clear_budget,
         )
+
+    def _cipher(self, name: str) -> Cipher | None:
+        return None if self.encryption is None else self.encryption.cipher(name)
 
     def _ask(self, numbers: list[int]) -> None:
         """Topics are asked; who keeps a log for itself needs nobody to tell it."""
@@ -408,8 +417,10 @@ class SegmentStore(JournalStore):
 
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""
+        return self._load(self._document(name))
+
+    def _load(self, path: Path) -> str | None:
         self._check_usable()
-        path = self._document(name)
         try:
             return open_text(path, read_file(self._files, path))
         except FileNotFoundError:
@@ -428,8 +439,31 @@ class SegmentStore(JournalStore):
         Raises:
             ResourceExhausted, Unavailable: the one before stays.
         """
+        self._store(self._document(name), text)
+
+    def data_key_numbers(self) -> list[int]:
+        """See JournalStore.data_key_numbers."""
         self._check_usable()
-        path = self._document(name)
+        names = self._files.names(self.root / DATA_KEYS)
+        return [int(name.removesuffix(".json"), 16) for name in names if name.endswith(".json")]
+
+    def _data_key(self, number: int) -> Path:
+        return self.root / DATA_KEYS / f"{number:016x}.json"
+
+    def load_data_key(self, number: int) -> str | None:
+        """See JournalStore.load_data_key."""
+        return self._load(self._data_key(number))
+
+    def store_data_key(self, number: int, text: str) -> None:
+        """See JournalStore.store_data_key."""
+        try:
+            self._files.make_directory(self.root / DATA_KEYS)
+        except OSError as failure:
+            raise Unavailable(f"{self.root / DATA_KEYS} cannot be made: {failure}") from failure
+        self._store(self._data_key(number), text)
+
+    def _store(self, path: Path, text: str) -> None:
+        self._check_usable()
         try:
             replace_file(self._files, path, seal_text(text), private=True)
         except OSError as failure:
