@@ -124,6 +124,8 @@ HTTP_HEADERS_MAX: Final = 128
 HTTP_BODY_BYTES_PER_SECOND_MIN: Final = 4_096
 # Requests that one connection sends ahead of their answers: more gain nothing.
 HTTP_PIPELINED_MAX: Final = 64
+# Frames of one lane that are not answered yet; after so many it is read on when half are.
+LANE_WAITING_MAX: Final = 1_024
 # One batch, as base64 in JSON.
 BODY_BYTES_MAX: Final = 192 << 20
 # A minute: what lies between a client and a broker often ends a silent connection after that.

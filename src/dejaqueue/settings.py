@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from dejaqueue import limits
-from dejaqueue.setting_groups import Group, OidcSettings, QuotaSettings
+from dejaqueue.setting_groups import EncryptionSettings, Group, OidcSettings, QuotaSettings
 
 LIVE_WORDS = "Can change live."
 FIXED_WORDS = "Cannot change live."
@@ -505,6 +505,7 @@ class BrokerSettings(BaseSettings):
     log: LogSettings = Field(default_factory=LogSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)
+    encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
 
     @classmethod
     def settings_customise_sources(
