@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -30,6 +31,8 @@ TOKEN_FIELD = "csrf"
 TOKEN_HEADER = "x-csrf-token"
 _KEY_CHARS_MAX = 4_096
 _WORD_CHARS = 43
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""What may be a bearer token (RFC 6750); nothing of it ends a cookie or begins an attribute."""
 _OWN_SITES = frozenset({"", "same-origin", "none"})
 
 
@@ -137,7 +140,7 @@ def check_change(session: Session, headers: dict[str, str], token: str) -> None:
 
 def login(gate: Gate, key: str, scope: Scope) -> Principal:
     """Who has this key. Raises Unauthenticated, Unavailable."""
-    if not key or len(key) > _KEY_CHARS_MAX or not key.isascii() or not key.isprintable():
+    if len(key) > _KEY_CHARS_MAX or not _BEARER.fullmatch(key):
         raise Unauthenticated("an API key, as `dq_…`")
     return gate.principal(key, scope.get("dejaq.certificate", ""))
 

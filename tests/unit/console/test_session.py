@@ -53,6 +53,14 @@ def test_cookies_are_for_the_console_alone(browser: Browser) -> None:
     assert secure == "dejaq_key=k; Path=/console; HttpOnly; SameSite=Strict; Secure"
 
 
+@pytest.mark.parametrize("key", ["k; Domain=example.org", "k\r\nX: y", "k,l", "ä", "", "k" * 4_097])
+def test_what_is_no_key_makes_no_cookie__not_even_without_keys(browser: Browser, key: str) -> None:
+    form = {"csrf": browser.token, "key": key, "to": "/console"}
+    answer = browser.http.post("/console/login", data=form, follow_redirects=False)
+    assert answer.status_code == 403
+    assert answer.headers.get_list("set-cookie") == []
+
+
 @pytest.mark.parametrize(
     ("address", "headers"),
     [
