@@ -67,7 +67,7 @@ def test_attributes_come_back_as_they_were_sent(text: str, content: bytes) -> No
 
 
 def test_the_digest_is_of_names_types_and_values__by_name() -> None:
-    """As SQS's guide describes it; its clients for Java compute it, too (tests/sqs)."""
+    """As SQS's guide describes it."""
 
     def part(text: bytes) -> bytes:
         return struct.pack(">I", len(text)) + text
