@@ -68,6 +68,8 @@ LEASE_AHEAD_MS_MAX: Final = 1_000
 WEIGHT_MAX: Final = 1 << 20
 # Groups that have a weight of their own; they are kept in the topic's settings.
 WEIGHTS_MAX: Final = 10_000
+# Labels of a topic, names and texts: they are kept in its settings, like weights.
+LABELS_BYTES_MAX: Final = 64 << 10
 # Thirty days: a message that waits longer between attempts is better sent anew.
 BACKOFF_MS_MAX: Final = 30 * 24 * 3_600_000
 

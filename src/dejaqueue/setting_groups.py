@@ -130,6 +130,18 @@ class EncryptionSettings(Group):
     )
 
 
+class SqsSettings(Group):
+    """The API of Amazon SQS, beside ours."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Serve the API of Amazon SQS under `/sqs` of the HTTP port: its clients move "
+        "by their endpoint. API keys that are made meanwhile can sign its requests: for that the "
+        "broker keeps what verifies signatures, with which requests to this API can be signed, "
+        "too. Cannot change live.",
+    )
+
+
 class OidcSettings(Group):
     """Bearer tokens of an OpenID Connect issuer, beside API keys."""
 

@@ -117,7 +117,7 @@ class Broker:
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
-        self.keys = KeyRing(self.clock)
+        self.keys = KeyRing(self.clock, keeps_signing=self.settings.sqs.enabled)
         self.counting = BrokerCounts()
         self.quotas = Quotas(self.settings, self.clock)
         self.phase, self.started_us = "not started", 0

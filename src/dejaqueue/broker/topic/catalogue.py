@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from dejaqueue import limits
@@ -122,7 +122,8 @@ class Catalogue(ABC):
         if topic.auto_partitions and known.partitions > topic.partitions:
             asked = replace(topic, partitions=known.partitions)  # it grew by itself
         if known != asked:
-            changed = [k for k, v in topic.to_dict().items() if known.to_dict()[k] != v]
+            names = [setting.name for setting in fields(Topic)]
+            changed = [name for name in names if getattr(known, name) != getattr(topic, name)]
             raise TopicExists(
                 f"topic {topic.name} exists with another {', '.join(changed)}; "
                 "alter it, or ask for the same"
