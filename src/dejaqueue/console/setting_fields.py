@@ -7,6 +7,7 @@ its type here and for its limits by the API.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from dejaqueue.console.api import ApiError
@@ -20,12 +21,20 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def shown(value: Any) -> str:
-    """A setting as the text of its field.
+def values_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """What the fields show of a topic's settings, as the API has them; it leaves out no labels."""
+    whole = {"labels": {}, **settings}
+    return {name: whole[name] for name in FIELDS if name in whole}
 
-    >>> shown({"vip": 3, "a b": 2}), shown(30_000), shown(True)
+
+def shown(name: str, value: Any) -> str:
+    """A setting as the text of its field. Labels are JSON: their names may contain anything.
+
+    >>> shown("weights", {"vip": 3, "a b": 2}), shown("lease_ms", 30_000), shown("history", True)
     ('vip=3\\na b=2', '30000', 'true')
     """
+    if name == "labels":
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
         return "\n".join(f"{name}={weight}" for name, weight in value.items())
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -42,6 +51,11 @@ def parsed(name: str, text: str, before: Any) -> Any:
     """
     text = text.strip()
     try:
+        if name == "labels":
+            labels = json.loads(text or "{}")
+            if not isinstance(labels, dict):
+                raise ValueError
+            return labels
         if isinstance(before, dict):
             lines = [line.rpartition("=") for line in text.splitlines() if line.strip()]
             return {group: int(weight) for group, _, weight in lines}
@@ -52,5 +66,5 @@ def parsed(name: str, text: str, before: Any) -> Any:
         return int(text) if isinstance(before, int) else text
     except (KeyError, ValueError):
         raise ApiError(
-            400, f"{name}: a value like {shown(before)!r}, got: {text[:100]!r}"
+            400, f"{name}: a value like {shown(name, before)!r}, got: {text[:100]!r}"
         ) from None

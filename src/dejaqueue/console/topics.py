@@ -60,14 +60,13 @@ def _fields(settings: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "value": setting_fields.shown(settings[name]),
+            "value": setting_fields.shown(name, value),
             "text": texts[name],
-            "choices": ("true", "false") if isinstance(settings[name], bool)
+            "choices": ("true", "false") if isinstance(value, bool)
             else setting_fields.CHOICES.get(name, ()),
-            "is_long": isinstance(settings[name], dict),
+            "is_long": isinstance(value, dict),
         }
-        for name in setting_fields.FIELDS
-        if name in settings
+        for name, value in setting_fields.values_of(settings).items()
     ]  # fmt: skip
 
 
@@ -153,8 +152,8 @@ async def alter_topic(visit: Visit) -> Response:
     name = visit.name("topic")
     now = await visit.api.get(topic_path(name))
     changed = {}
-    for field, before in now.items():
-        if field in setting_fields.FIELDS and field in visit.form:
+    for field, before in setting_fields.values_of(now).items():
+        if field in visit.form:
             value = setting_fields.parsed(field, visit.form[field], before)
             if value != before:
                 changed[field] = value

@@ -5,16 +5,25 @@ from __future__ import annotations
 import pytest
 
 from dejaqueue.console.api import ApiError
-from dejaqueue.console.setting_fields import FIELDS, parsed, shown
+from dejaqueue.console.setting_fields import FIELDS, parsed, shown, values_of
 from dejaqueue.model import Topic
 from dejaqueue.setting_words import topic_texts
 
 
 def test_every_field_comes_back_as_it_was__and_has_a_text() -> None:
-    settings = Topic("t", weights={"a": 1, "b=c": 2}).to_dict()
-    for name in FIELDS:
-        assert parsed(name, shown(settings[name]), settings[name]) == settings[name]
-        assert topic_texts()[name]
+    labels = {"a=b": "c=d", "e": '"'}
+    for topic in (Topic("t", weights={"a": 1, "b=c": 2}, labels=labels), Topic("t")):
+        values = values_of(topic.to_dict())
+        assert tuple(values) == FIELDS
+        for name, value in values.items():
+            assert parsed(name, shown(name, value), value) == value
+            assert topic_texts()[name]
+
+
+@pytest.mark.parametrize("text", ["[]", "a=b", "1"])
+def test_labels_are_an_object(text: str) -> None:
+    with pytest.raises(ApiError, match="a value like"):
+        parsed("labels", text, {})
 
 
 @pytest.mark.parametrize(
