@@ -478,6 +478,8 @@ ELSEWHERE: dict[str, str] = {
     "LABEL_BYTES_MAX": (
         "unit/broker/calls/test_reports.py::test_a_wrong_note_is_refused_by_its_field"
     ),
+    "LABELS_BYTES_MAX": "unit/test_model.py::test_labels_are_texts_of_a_bounded_size",
+    "LANE_WAITING_MAX": ("unit/http/test_lane.py::test_many_more_than_may_wait_are_all_answered"),
     "SPREAD_MAX": "integration/test_limits.py::test_shards_are_bounded",
     "LATENESS_BUCKETS": (
         "unit/wire/test_frames.py::test_a_ping_with_a_report_begins_as_one_without"

@@ -71,21 +71,21 @@ def test_what_is_wrong_with_one_topic_is_not_the_others_business() -> None:
         give_keys(site)
         make_topics(site.broker)
         with Client(site.flight.url, api_key=site.keys["produce mine"]) as client:
-            client.send(MINE, b"one")
+            client.send_batch(MINE, [b"one"])
             for _ in range(2):
                 with pytest.raises(Forbidden):
-                    client.send(THEIRS, b"no")
-            client.send(MINE, b"two")
+                    client.send_batch(THEIRS, [b"no"])
+            client.send_batch(MINE, [b"two"])
             assert open_streams(site) == 1
         with Client(site.flight.url, api_key=site.keys["root"]) as client:
-            client.send(MINE, b"three")
+            client.send_batch(MINE, [b"three"])
             with pytest.raises(TopicUnknown):
-                client.send("nowhere", b"no")
+                client.send_batch("nowhere", [b"no"])
             client.delete_topic(MINE)
             with pytest.raises(TopicUnknown):
-                client.send(MINE, b"no")
+                client.send_batch(MINE, [b"no"])
             client.create_topic(MINE)
-            client.send(MINE, b"four")
+            client.send_batch(MINE, [b"four"])
             assert client.stats(MINE)["scheduled"] == 1
             assert open_streams(site) == 1
 
