@@ -28,7 +28,9 @@ PAGE = ROOT.parent / "docs" / "benchmarks.md"
 OTHER_WORK_PERCENT_MAX = 20.0
 """Above this a run says more about the other programs."""
 DEFAULT_QUESTIONS = tuple(
-    question for question in QUESTIONS if question not in {"scale", "journals", "cluster", "many"}
+    question
+    for question in QUESTIONS
+    if question not in {"scale", "journals", "bytes", "cluster", "many"}
 )
 
 
@@ -70,7 +72,7 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), scale, spark, journals, cluster and many.
+    default), scale, spark, journals, bytes, cluster and many.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))

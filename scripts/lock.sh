@@ -42,7 +42,7 @@ compile requirements/spark.txt pyproject.toml --extra spark \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/connect.txt pyproject.toml --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/cluster.txt pyproject.toml --extra etcd --extra oidc --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
+compile requirements/cluster.txt pyproject.toml --extra etcd --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/audit.txt requirements/audit.in --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (audit, bench, build, dev, run, spark)"
