@@ -72,8 +72,12 @@ def json_option(text: str) -> Callable[[Function], Function]:
 
 
 @contextmanager
-def connect(url: str) -> Iterator[Client]:
+def connect(url: str, *, retry_ms_max: int = RETRY_MS_MAX) -> Iterator[Client]:
     """A client that closes at the end of the block.
+
+    Args:
+        url: of the broker.
+        retry_ms_max: how long a broker that does not answer is waited for, milliseconds.
 
     Raises:
         Unavailable: no broker answers there; found out at once and not at the first call.
@@ -89,7 +93,7 @@ def connect(url: str) -> Iterator[Client]:
         name="dejaq",
         api_key=api_key,
         tls=tls if shown else None,
-        retry_ms_max=RETRY_MS_MAX,
+        retry_ms_max=retry_ms_max,
     ) as client:
         client.connect()
         try:

@@ -22,9 +22,11 @@ from dejaqueue.version import __version__
 COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
     "config": "dejaqueue.cli.config:config",
+    "doctor": "dejaqueue.cli.doctor.command:doctor",
     "demo": "dejaqueue.cli.demo.command:demo",
     "demo-spark": "dejaqueue.cli.demo.spark_command:demo_spark",
     "topic": "dejaqueue.cli.topics:topic",
+    "apply": "dejaqueue.cli.apply:apply",
     "cron": "dejaqueue.cli.cron:cron",
     "send": "dejaqueue.cli.send:send",
     "consume": "dejaqueue.cli.messages:consume",
