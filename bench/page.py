@@ -28,6 +28,7 @@ TITLES = {
     "journals": "Journals on servers",
     "cluster": "Three brokers",
     "many": "Many consumers, partitions and topics",
+    "workers": "Workers",
     "parts": "Parts",
 }
 
