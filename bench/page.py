@@ -26,6 +26,7 @@ TITLES = {
     "topics": "Topics that nobody uses",
     "spark": "Spark",
     "journals": "Journals on servers",
+    "bytes": "Bytes at rest",
     "cluster": "Three brokers",
     "many": "Many consumers, partitions and topics",
     "workers": "Workers",

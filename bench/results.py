@@ -29,6 +29,7 @@ QUESTIONS = (
     "topics",
     "spark",
     "journals",
+    "bytes",
     "cluster",
     "many",
     "workers",

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.machine import memory_bytes
@@ -51,12 +52,12 @@ class WrittenBytes:
         return self.snapshots + sum(journal.appended_bytes for journal in self._journals)
 
 
-def make(broker: Broker, numbers: range, threads: int) -> None:
-    """Make topics, so many callers at a time."""
+def make(brokers: Sequence[Broker], numbers: range, threads: int) -> None:
+    """Make topics, so many callers at a time, each of these brokers in its turn."""
 
     def work(first: int) -> None:
         for number in numbers[first::threads]:
-            broker.create_topic(Topic(f"topic-{number:06d}"))
+            brokers[number % len(brokers)].create_topic(Topic(f"topic-{number:06d}"))
 
     workers = [threading.Thread(target=work, args=(first,)) for first in range(threads)]
     for worker in workers:
@@ -76,10 +77,10 @@ def main() -> None:
     found["start"] = time.perf_counter() - began
     found["start_processor"] = time.process_time() - processor
     if count:
-        make(broker, range(threads), threads)  # so that threads, files and code are there
+        make([broker], range(threads), threads)  # so that threads, files and code are there
         empty, bytes_before = memory_bytes(os.getpid())["anonymous"], written.total
         began = time.perf_counter()
-        make(broker, range(threads, count), threads)
+        make([broker], range(threads, count), threads)
         found["made"] = (count - threads) / (time.perf_counter() - began)
         found["bytes"] = (written.total - bytes_before) / (count - threads)
     found["topics"] = broker.topic_count

@@ -5,6 +5,10 @@ on what it left. `made` is topics a second; `bytes` what is appended to the cata
 snapshots included; `memory` anonymous memory for each, after they were made, and `memory_started`
 after the start, that of the broker itself included; `start` the seconds of the start, of which
 `start_processor` were processor time, `open_files` the descriptors then, `idle` percent of a core.
+
+Three brokers on one PostgreSQL and one etcd, in one program, make topics as well: `cluster_made`
+topics a second, of `cluster_processor` µs of processor time in the brokers each, `cluster_facts`
+bytes at the coordinator for each, and `cluster_idle` percent of a core for each broker after that.
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ from bench.percentiles import spread
 from bench.results import Outcome, Row
 from bench.systems.servers import environment
 from bench.systems.system import Plan
+from dev.services import missing, start
 
 QUESTION = "topics"
 TOPICS = 100_000
+CLUSTER_TOPICS = 10_000
 QUICK_TOPICS = 2_000
 CALLERS = 16
+SERVERS = ("postgresql", "etcd")
 ROUNDS_MAX = 3
 UNITS = {
     "made": "topics/s",
@@ -36,6 +43,10 @@ UNITS = {
     "start_processor": "s",
     "open_files": "files",
     "idle": "%",
+    "cluster_made": "topics/s",
+    "cluster_processor": "µs",
+    "cluster_facts": "bytes",
+    "cluster_idle": "%",
 }
 
 Report = Callable[[str], None]
@@ -45,10 +56,14 @@ def measure(plan: Plan, report: Report) -> Outcome:
     """Answer the question."""
     count = QUICK_TOPICS if plan.quick else TOPICS
     outcome, found = Outcome(), dict[str, list[float]]()
+    lacking = [f"{name}: not installed: {missing(name)}" for name in SERVERS if missing(name)]
+    outcome.left_out = lacking
     for number in range(1, min(plan.rounds, ROUNDS_MAX) + 1):
         folder = plan.folder / f"topics-{number}"
         try:
             figures = _one_round(folder, count)
+            if not lacking:
+                figures |= _cluster_round(folder, min(count, CLUSTER_TOPICS))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         for name, value in figures.items():
@@ -77,5 +92,15 @@ def _life(folder: Path, count: int) -> dict[str, float]:
     life = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=False)
     if life.returncode != -signal.SIGKILL:
         raise AssertionError(f"a broker ended by itself, with status {life.returncode}")
+    figures: dict[str, float] = json.loads(life.stdout)
+    return figures
+
+
+def _cluster_round(folder: Path, count: int) -> dict[str, float]:
+    """What three brokers say of themselves."""
+    with start("postgresql") as journal, start("etcd") as coordinator:
+        command = [sys.executable, "-m", "bench.cluster_topic_life", str(folder / "cluster")]
+        command += [str(count), str(CALLERS), journal.url, coordinator.url]
+        life = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
     figures: dict[str, float] = json.loads(life.stdout)
     return figures

@@ -218,7 +218,7 @@ def _week(plan: Plan, kind: Kind, report: Report) -> dict[str, float]:
             memories.append(memory_mb(workers))
             workers.stop()
         early = notes.count(workers.notes) - 1  # the sender's first call was due at once
-        moved = broker.client.move_where("tasks", by=-(first_ms - CLOCK.now_ms()) / 1_000)
+        moved, _ = broker.client.move_where("tasks", by=-(first_ms - CLOCK.now_ms()) / 1_000)
         report(f"week: {moved:,} moved, {early} had run before their time")
         done = 1
         for restart in range(RESTARTS - RESTARTS // 2 + 1):

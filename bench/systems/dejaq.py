@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,13 @@ class DejaqSystem(System):
 
     Args:
         journal: URL of where messages are kept; None = a directory of its own.
+        settings: of the broker, each `group.name=value`.
     """
 
     name = "dejaq"
 
-    def __init__(self, journal: str | None = None) -> None:
-        self._journal = journal
+    def __init__(self, journal: str | None = None, settings: Sequence[str] = ()) -> None:
+        self._journal, self._settings = journal, settings
         self._server: Server | None = None
         self._folder: Path | None = None
         self._topics = 0
@@ -310,6 +311,8 @@ class DejaqSystem(System):
         command += ["--data", self._journal or str(folder / "data"), "--port", "0"]
         if self._journal is not None:
             command += ["--set", f"journal.mirror={folder / 'mirror'}"]
+        for setting in self._settings:
+            command += ["--set", setting]
 
         def is_listening() -> bool:
             return LISTENING.search((folder / "server.log").read_text()) is not None

@@ -119,6 +119,13 @@ class JournalDamaged(Refused):
     exit_code = 5
 
 
+class EncryptionKeyMissing(Refused):
+    """What is stored is encrypted, and the key that it needs is not there, or is another one."""
+
+    number = 24
+    exit_code = 5
+
+
 class DuplicateKey(Refused):
     """A live message has this key (rule 11).
 

@@ -68,6 +68,8 @@ LEASE_AHEAD_MS_MAX: Final = 1_000
 WEIGHT_MAX: Final = 1 << 20
 # Groups that have a weight of their own; they are kept in the topic's settings.
 WEIGHTS_MAX: Final = 10_000
+# Labels of a topic, names and texts: they are kept in its settings, like weights.
+LABELS_BYTES_MAX: Final = 64 << 10
 # Thirty days: a message that waits longer between attempts is better sent anew.
 BACKOFF_MS_MAX: Final = 30 * 24 * 3_600_000
 
@@ -124,6 +126,8 @@ HTTP_HEADERS_MAX: Final = 128
 HTTP_BODY_BYTES_PER_SECOND_MIN: Final = 4_096
 # Requests that one connection sends ahead of their answers: more gain nothing.
 HTTP_PIPELINED_MAX: Final = 64
+# Frames of one lane that are not answered yet; after so many it is read on when half are.
+LANE_WAITING_MAX: Final = 1_024
 # One batch, as base64 in JSON.
 BODY_BYTES_MAX: Final = 192 << 20
 # A minute: what lies between a client and a broker often ends a silent connection after that.

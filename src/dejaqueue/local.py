@@ -178,6 +178,9 @@ class LocalTransport:
         self._check_open()
         return _LocalWriteChannel(self._broker.open_write(stream.check()), stream)
 
+    def open_lane(self, _stream: WriteStream) -> None:
+        """None: in one process a batch costs no more."""
+
     def open_consume(
         self,
         stream: ConsumeStream,

@@ -306,6 +306,8 @@ class Topic:
     """True: partitions are added when one instant gets hotter than one serves."""
     history: bool = False
     """True: what happens to each message is recorded in files (docs/guides/history.md)."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Texts that programs keep with the topic, by name; the broker only keeps them."""
 
     def check(self) -> Topic:
         """Return self, or raise BadRequest naming the field, the limit and the value."""
@@ -320,6 +322,7 @@ class Topic:
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(f"topic.{name}", "true or false", getattr(self, name))
         self._check_groups()
+        self._check_labels()
         partitions = self._check_spread()
         if self.dead_letter == self.name:
             raise BadRequest("topic.dead_letter", "another topic", self.dead_letter)
@@ -336,6 +339,7 @@ class Topic:
             backoff_factor=float(self.backoff_factor),
             backoff_jitter=float(self.backoff_jitter),
             weights=dict(self.weights),
+            labels=dict(self.labels),
         )
 
     def _check_spread(self) -> int:
@@ -358,6 +362,18 @@ class Topic:
             if not is_number or not 1 <= weight <= limits.WEIGHT_MAX:
                 limit = f"whole numbers from 1 to {limits.WEIGHT_MAX}"
                 raise BadRequest("topic.weights", limit, f"{group}: {weight}")
+
+    def _check_labels(self) -> None:
+        limit = f"texts by name, {limits.LABELS_BYTES_MAX} bytes in all at most"
+        if not isinstance(self.labels, dict):
+            raise BadRequest("topic.labels", limit, self.labels)
+        byte_count = 0
+        for pair in self.labels.items():
+            if not all(isinstance(text, str) and text.isprintable() for text in pair):
+                raise BadRequest("topic.labels", f"{limit}, without control characters", pair)
+            byte_count += sum(len(text.encode(errors="replace")) for text in pair)
+        if byte_count > limits.LABELS_BYTES_MAX:
+            raise BadRequest("topic.labels", limit, byte_count)
 
     @property
     def groups_stay_together(self) -> bool:
@@ -397,11 +413,14 @@ class Topic:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values."""
-        return asdict(self) | {
+        values = asdict(self) | {
             "kind": str(self.kind),
             "on_duplicate": str(self.on_duplicate),
             "assignment": str(self.assignment),
         }
+        if not self.labels:  # brokers of earlier versions do not know them
+            del values["labels"]
+        return values
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Topic:

@@ -110,6 +110,38 @@ class QuotaSettings(Group):
         return self
 
 
+class EncryptionSettings(Group):
+    """Whether what is stored is encrypted, and with whose key."""
+
+    master_key: str = Field(
+        default="",
+        description="Where the key is that wraps all others: `file:PATH`, readable for the "
+        "broker's user alone; `env:NAME`, a variable of the environment; or "
+        "`plugin:MODULE:FUNCTION`, which asks a key service. From then on what is written is "
+        "encrypted. Needs the extra `encryption`. Empty = nothing is encrypted, and what was "
+        "cannot be read. Cannot change live.",
+    )
+    clear_bytes_max: int = Field(
+        default=256 << 20,
+        ge=1 << 20,
+        description="Memory for payloads that are stored encrypted and were decrypted, in bytes, "
+        "about; what was read longest ago is decrypted again when it is needed. 256 MiB: what a "
+        "broker at full rate writes and delivers within seconds. Cannot change live.",
+    )
+
+
+class SqsSettings(Group):
+    """The API of Amazon SQS, beside ours."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Serve the API of Amazon SQS under `/sqs` of the HTTP port: its clients move "
+        "by their endpoint. API keys that are made meanwhile can sign its requests: for that the "
+        "broker keeps what verifies signatures, with which requests to this API can be signed, "
+        "too. Cannot change live.",
+    )
+
+
 class OidcSettings(Group):
     """Bearer tokens of an OpenID Connect issuer, beside API keys."""
 

@@ -21,7 +21,13 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from dejaqueue import limits
-from dejaqueue.setting_groups import Group, OidcSettings, QuotaSettings
+from dejaqueue.setting_groups import (
+    EncryptionSettings,
+    Group,
+    OidcSettings,
+    QuotaSettings,
+    SqsSettings,
+)
 
 LIVE_WORDS = "Can change live."
 FIXED_WORDS = "Cannot change live."
@@ -493,6 +499,8 @@ class BrokerSettings(BaseSettings):
     log: LogSettings = Field(default_factory=LogSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)
+    encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
+    sqs: SqsSettings = Field(default_factory=SqsSettings)
 
     @classmethod
     def settings_customise_sources(

@@ -84,13 +84,9 @@ class SpreadCluster(Cluster):
 
     def shard_owners(self, topic: str) -> list[str]:
         """Which broker serves each shard, in order; "" = nobody."""
-        spread = self.brokers["a"].topic(topic).spread
-        found = [""] * spread
-        for name, broker in self.brokers.items():
-            for runtime in broker.runtimes():
-                if runtime.topic.name == topic and runtime.shard is not None:
-                    found[runtime.shard[1]] = name
-        return found
+        shards = self.brokers["a"].topic(topic).shards
+        owners = [[n for n, broker in self.brokers.items() if broker.serves(s)] for s in shards]
+        return [found[-1] if found else "" for found in owners]
 
 
 def shards_of(ids: list[int] | np.ndarray, spread: int = 3) -> list[int]:

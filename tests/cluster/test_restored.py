@@ -1,8 +1,8 @@
 """A coordinator that was restored from an older copy, or lost; brokers with journals of their own.
 
-Covered: topics, partitions and messages that the older copy does not know are found and served
-again; who does not share the journals does not start. Not here: catalogues alone
-(tests/unit/cluster/test_checking.py, test_identity.py).
+Covered: topics, partitions and messages that came after the copy was taken are served, since the
+coordinator has none of that; who does not share the journals does not start. Not here: catalogues
+alone (tests/unit/cluster/test_catalogue.py, test_identity.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dejaqueue.cluster.checking import Lack
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.coordinator.registry import open_coordinator
-from dejaqueue.errors import Refused, TopicUnknown
+from dejaqueue.errors import Refused
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.model import Topic
 from tests.cluster.brokers import Cluster, patiently, send
@@ -30,15 +29,7 @@ def on(path: Path) -> Callable[[], Coordinator]:
     return lambda: open_coordinator(f"sqlite:///{path}")
 
 
-def lacks(cluster: Cluster, name: str, *, adopt: bool) -> dict[str, tuple[str, bool]]:
-    """What `dejaq cluster check` shows, by topic."""
-    found = cluster.nodes[name].act("check_cluster", {"adopt": adopt})["astray"]
-    return {one["topic"]: (one["lack"], one["adopted"]) for one in found}
-
-
-def test_topics_that_an_older_copy_does_not_know_are_served_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_topics_that_were_made_after_the_copy_are_served(tmp_path: Path) -> None:
     facts, copy = tmp_path / "facts.db", tmp_path / "copy.db"
     with Cluster(coordinator=on(facts)) as cluster:
         first = cluster.start("a")
@@ -59,20 +50,12 @@ def test_topics_that_an_older_copy_does_not_know_are_served_again(
 
         for name in "ab":
             cluster.start(name)
-        with pytest.raises(TopicUnknown):
-            cluster.brokers["a"].topic("new")
-        until(lambda: cluster.nodes["a"].describe("")["astray"] == 2, "what is astray is counted")
-        assert "topics are astray: see `dejaq cluster check`" in caplog.text
-        expected = {"new": (str(Lack.FACT), False), "grown": (str(Lack.EDITION), False)}
-        assert lacks(cluster, "b", adopt=False) == expected
-        assert {one for _, one in lacks(cluster, "b", adopt=True).values()} == {True}
-        for name in "ab":
-            assert lacks(cluster, name, adopt=False) == {}
         until(lambda: bool(cluster.owners("new")), "somebody serves it")
         assert sorted(cluster.payloads("new")) == sorted(ROWS)
         until(lambda: cluster.payloads("grown") == sorted(ROWS), "all partitions are served")
         assert sorted(cluster.payloads("old")) == sorted(ROWS * 2)
         assert cluster.brokers["b"].topic("grown").partitions == 3
+        assert cluster.nodes["a"].act("check_cluster", {}) == {"astray": []}
 
 
 def test_a_coordinator_that_was_lost_takes_the_cluster_of_the_journals(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A broker that is killed is known to be dead long before its lease ends; a rolling restart.
 
-Covered: three `dejaq serve` on one PostgreSQL and one etcd, with a lease of half a minute, so that
+Covered: three `dejaq serve` on one PostgreSQL and one etcd, with a lease of two minutes, so that
 waiting for its end would show.
 Not covered: how long it takes on a quiet machine (`make bench-cluster`), and machines that die
 with everything on them (test_kill.py pauses brokers, tests/chaos cuts networks).
@@ -26,9 +26,9 @@ from tests.patience import PATIENCE_SECONDS, until
 
 pytestmark = [pytest.mark.crash]
 
-LEASE_MS = 30_000
-AWAY_SECONDS_MAX = 15.0
-"""Of a second or two on a quiet machine."""
+LEASE_MS = 120_000
+AWAY_SECONDS_MAX = 60.0
+"""Of a second or two on a quiet machine, of half a minute on one with a load of 24."""
 PARTITIONS = 4
 
 
@@ -78,7 +78,7 @@ def test_a_rolling_restart_loses_nothing__and_nobody_waits_long(
     url = url_of(brokers)
     history, stop_producing, stop_consuming = History(), threading.Event(), threading.Event()
     with Client(url) as client:
-        client.create_topic("t", partitions=PARTITIONS)
+        client.create_topic("rolled", partitions=PARTITIONS)
         client.create_topic("probed", partitions=PARTITIONS)
     failures: list[BaseException] = []
 
@@ -93,8 +93,8 @@ def test_a_rolling_restart_loses_nothing__and_nobody_waits_long(
         thread.start()
         return thread
 
-    producer = run(load.produce, url, history, 0, stop_producing, "t")
-    consumer = run(load.consume, url, history, stop_consuming, "t")
+    producer = run(load.produce, url, history, 0, stop_producing, "rolled")
+    consumer = run(load.consume, url, history, stop_consuming, "rolled")
     try:
         with Probe(url, "probed", [[0], [1, 2, 3]]) as probe:
             since = time.monotonic()
@@ -109,7 +109,7 @@ def test_a_rolling_restart_loses_nothing__and_nobody_waits_long(
         stop_producing.set()
         producer.join(PATIENCE_SECONDS)
         try:
-            load.drain(url, "t")
+            load.drain(url, "rolled")
         finally:
             stop_consuming.set()
             consumer.join(PATIENCE_SECONDS)

@@ -13,6 +13,11 @@ from tests.corruption.records import record_image
 from tests.corruption.rot import FileImage, Image, Rot, spread_flips
 
 
+def encrypted_image() -> FileImage:
+    """Everything, encrypted."""
+    return FileImage(rich_image(is_encrypted=True), is_encrypted=True)
+
+
 def main() -> int:
     """Flip bits; 1 if one went wrong."""
     start_reaper()
@@ -23,7 +28,8 @@ def main() -> int:
     logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
     wrong = 0
     images: list[tuple[Image, int, str]] = [
-        (FileImage(rich_image()), options.flips * 7 // 10, ""),
+        (FileImage(rich_image()), options.flips // 2, ""),
+        (encrypted_image(), options.flips // 5, ""),
         (record_image(), options.flips // 4, ""),
         (FileImage(sealed_image(), 16 << 20), options.flips // 20, "sealed run"),
     ]

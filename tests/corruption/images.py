@@ -13,6 +13,7 @@ import pyarrow as pa
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.errors import DejaQError
+from dejaqueue.journal.encryption.master_keys import LocalMasterKey
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.segments.store import SegmentStore
@@ -72,9 +73,14 @@ class Started:
         self.world.run(self.world.now_us + 2_000_000)
 
 
-def start(files: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES) -> Started:
+def start(
+    files: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES, *, is_encrypted: bool = False
+) -> Started:
     """A broker on this disk. Raises DejaQError."""
-    return start_on(Store(files, segment_bytes), segment_bytes)
+    store = Store(files, segment_bytes)
+    if is_encrypted:
+        store.encrypt([LocalMasterKey(b"m" * 32)])
+    return start_on(store, segment_bytes)
 
 
 def start_on(store: JournalStore, segment_bytes: int = SEGMENT_BYTES) -> Started:
@@ -120,10 +126,10 @@ class Taker:
         started.settle_down()
 
 
-def rich_image() -> MemoryFileSystem:
+def rich_image(*, is_encrypted: bool = False) -> MemoryFileSystem:
     """A small disk with everything in it."""
     files = MemoryFileSystem()
-    started = start(files)
+    started = start(files, is_encrypted=is_encrypted)
     fill(started)
     left = copied(files)
     started.broker.stop()

@@ -70,6 +70,8 @@ def kind_of(path: Path) -> str:
         return "replicated record"
     if path.parts[0] == "objects":
         return "replicated snapshot" if path.parts[1] == "topics" else "replicated document"
+    if path.parent.name == "data-keys":
+        return "data key"
     if path.parent.name == "parts":
         return "sealed run" if path.name.startswith("run-") else "snapshot part"
     return {".segment": "segment", ".manifest": "snapshot manifest"}.get(path.suffix, path.name)
@@ -90,9 +92,15 @@ class Image(Protocol):
 class FileImage:
     """Files on a disk."""
 
-    def __init__(self, files: MemoryFileSystem, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        files: MemoryFileSystem,
+        segment_bytes: int = SEGMENT_BYTES,
+        *,
+        is_encrypted: bool = False,
+    ) -> None:
         self._files = files
-        self._segment_bytes = segment_bytes
+        self._segment_bytes, self._is_encrypted = segment_bytes, is_encrypted
 
     def contents(self) -> dict[Path, npt.NDArray[np.uint8]]:
         """See Image."""
@@ -105,7 +113,7 @@ class FileImage:
         disk = copied(self._files)
         if path is not None:
             bytes_of(disk, path)[at] ^= 1 << bit
-        return start(disk, self._segment_bytes)
+        return start(disk, self._segment_bytes, is_encrypted=self._is_encrypted)
 
 
 class Rot:

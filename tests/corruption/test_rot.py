@@ -43,6 +43,16 @@ def test_every_flip_is_told_mended_or_harmless() -> None:
     assert found[Outcome.MENDED] > 0, rot.tally.text()
 
 
+def test_every_flip_in_what_is_encrypted_is_told_mended_or_harmless() -> None:
+    sealed = FileImage(rich_image(is_encrypted=True), is_encrypted=True)
+    rot = Rot(sealed)
+    for path, at, bit in spread_flips(sealed, FLIPS // 2, 7):
+        rot.flip(path, at, bit)
+    assert rot.tally.wrong == [], rot.tally.text()
+    assert rot.tally.by_kind["data key"][Outcome.REFUSED] > 0, rot.tally.text()
+    assert rot.tally.by_kind["segment"][Outcome.REFUSED] > 10, rot.tally.text()
+
+
 def test_what_is_harmless_lies_in_bytes_that_nobody_reads() -> None:
     """They lie in parts of the older snapshot that the newest one does not share, and between the
     two copies of a mark or of a floor."""

@@ -122,7 +122,7 @@ class Life:
         promise.entries = {p: one for p, one in promise.entries.items() if p <= journal.tail}
         promise.live = {position for position in promise.live if position <= journal.tail}
         self._parts = self._settled(journal)
-        promise.documents = [store.load_document("cluster")]
+        promise.documents = [store.load_document("keys")]
         live = sorted(promise.live)
         rows = [position << limits.ROW_BITS for position in live]
         journal.adopt(iter([np.array(rows, dtype=np.int64)]))
@@ -192,7 +192,7 @@ class Life:
     def _document(self, store: MemoryStore) -> None:
         text = self._random.bytes(int(self._random.integers(1, 400))).hex()
         self.promise.documents.append(text)
-        store.store_document("cluster", text)
+        store.store_document("keys", text)
         del self.promise.documents[:-1]
 
     def _free(self, journal: Journal) -> None:
@@ -269,7 +269,7 @@ class Life:
         needed = promise.live | set(range((snapshot or 0) + 1, journal.tail + 1))
         if not needed <= there:
             return f"lost: entries {sorted(needed - there)[:5]} were given back"
-        return "" if store.load_document("cluster") in promise.documents else "another document"
+        return "" if store.load_document("keys") in promise.documents else "another document"
 
     def _wrong_rows(self, store: MemoryStore, journal: Journal) -> str:
         """By way of the journal's own door: what is read, and whether it goes on."""

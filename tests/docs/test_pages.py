@@ -99,7 +99,6 @@ FILE_WORD = re.compile(
 WRITTEN_BY_PROGRAMS = {
     "audit.html",
     "cassandra.yaml",
-    "cluster.json",
     "keys.json",
     "shards.json",
     "people.csv",

@@ -1,4 +1,5 @@
-"""The designs of topics and of transactions over brokers, tried in every order of events.
+"""The design of transactions over brokers, tried in every order of events; that of topics is in
+test_shards.py.
 
 With each rule turned back to what was before, what users then saw is found.
 """
@@ -9,47 +10,13 @@ from functools import partial
 
 import pytest
 
-from tests.formal import topics, transactions
+from tests.formal import transactions
 from tests.formal.explore import Explored, explore
-
-
-def topic(rules: topics.Rules) -> Explored[topics.State]:
-    steps = partial(topics.steps, rules=rules)
-    return explore(topics.first(rules), steps, topics.wrong, topics.at_rest)
 
 
 def transaction(rules: transactions.Rules) -> Explored[transactions.State]:
     steps = partial(transactions.steps, rules=rules)
     return explore(transactions.State(), steps, transactions.wrong, transactions.at_rest)
-
-
-def test_a_topic_that_is_made_again_keeps_what_is_acknowledged() -> None:
-    found = topic(topics.Rules())
-    assert (found.wrong, found.way) == ("", ())
-    assert found.state_count > 1_000
-
-
-@pytest.mark.parametrize(
-    ("turned_back", "wrong"),
-    [
-        (
-            {"two_steps": False, "compares_words": False, "only_making_makes": False},
-            "acknowledged in journals of a topic that is gone",
-        ),
-        ({"only_making_makes": False}, "acknowledged in journals of a topic that is gone"),
-        ({"gone_is_said": False}, "a living topic was called unknown"),
-        ({"others_finish": False}, "the topic is making for ever"),
-        (
-            {"what_is_made_lives": False},
-            "others delete what somebody was told is made, and sent to",
-        ),
-        ({"drops_again": False}, "journals 2 are of no topic"),
-    ],
-)
-def test_what_was_before_loses_it(turned_back: dict[str, bool], wrong: str) -> None:
-    found = topic(topics.with_rules(topics.Rules(), **turned_back))
-    assert found.wrong == wrong
-    assert found.way
 
 
 def test_a_transaction_over_two_brokers_is_whole_and_known_to_all_in_the_end() -> None:

@@ -76,6 +76,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "move_where": ("M", {"topic": MINE}),
     "cancel_where": ("M", {"topic": MINE}),
     "clock": ("key", {}),
+    "lane": ("key", {}),
     "cron_put": ("M", {"topic": CRON, "entries": []}),
     "cron_list": ("M", {"topic": CRON}),
     "cron_get": ("M", {"topic": CRON, "name": "x"}),

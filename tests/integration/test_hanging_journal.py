@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.calls import redrive
+from dejaqueue.broker.shard import maintenance
 from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic import handing_over, served_topic
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import Unavailable
@@ -142,6 +146,43 @@ def test_a_journal_that_hangs_while_it_is_opened_holds_its_own_partition_alone(
     assert not held.done()
     site.server.goes_on.set()
     assert held.result(PATIENCE_SECONDS).error is None
+
+
+def discards(site: Site) -> None:
+    ids = np.zeros(1, np.int64)
+    threading.Thread(target=redrive._apply, args=(site.broker, "sick", ids, None)).start()
+
+
+def makes_room(site: Site) -> None:
+    """By two snapshots. There is nothing that they would cover: there were two before."""
+    runtime = site.broker.runtime("sick")
+
+    def lacks_room(core: PartitionCore) -> None:
+        core.lacks_room = True
+
+    site.server.goes_on.set()
+    runtime.look(0, lacks_room).result(PATIENCE_SECONDS)
+    while runtime.partitions[0].maintenance.snapshot_count < 2:
+        looks_of(site, "sick").result(PATIENCE_SECONDS)
+    site.server.goes_on.clear()
+    runtime.look(0, lacks_room)
+
+
+@pytest.mark.parametrize("does", [discards, makes_room])
+def test_what_appends_though_nobody_sends_holds_its_own_partition_alone(
+    does: Callable[[Site], None], site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "ROOM_INTERVAL_MS", 1)
+    for name in ("sick", "well"):
+        site.sent(name)
+    site.server.goes_on.clear()
+    does(site)
+    assert site.server.has_hung.wait(PATIENCE_SECONDS)
+    for _ in range(30):
+        site.sent("well")
+        assert looks_of(site, "well").result(PATIENCE_SECONDS)
+    site.server.goes_on.set()
+    assert looks_of(site, "sick").result(PATIENCE_SECONDS) == 1
 
 
 def test_keys_of_what_is_not_durable_yet_are_known_and_hold_nobody(site: Site) -> None:

@@ -91,7 +91,7 @@ def read(broker: Broker) -> object:
         pytest.param(lone, "put", read, id="first-use"),
         pytest.param(lone, "drop", delete, id="deleting"),
         pytest.param(lone, "get", read, id="reading"),
-        pytest.param(clustered, "put", make, id="making-clustered"),
+        pytest.param(clustered, "put", read, id="first-use-clustered"),
         pytest.param(clustered, "drop", delete, id="deleting-clustered"),
     ],
 )
@@ -106,8 +106,7 @@ def test_a_topic_whose_journals_hang_holds_no_other(
         def in_time(call: Callable[[], object]) -> object:
             return threads.submit(call).result(SECONDS_MAX)
 
-        if act is not make:
-            broker.create_topic(Topic("slow"))
+        broker.create_topic(Topic("slow"))
         broker.create_topic(Topic("before"))
         records.hung_call = hung_call
         hanging: Future[object] = threads.submit(act, broker)
@@ -143,4 +142,4 @@ def test_a_topic_that_is_being_deleted_is_deleted_before_the_broker_stops() -> N
             deleting.result(SECONDS_MAX)
         with lone(records) as broker:
             assert broker.topics() == []
-            assert broker.store.made() == {}
+            assert broker.store.made() == []

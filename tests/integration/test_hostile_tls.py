@@ -17,7 +17,7 @@ import trustme
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.tls import load_tls
 from dejaqueue.broker.broker import Broker
-from dejaqueue.http.protocol import Bounds
+from dejaqueue.http.bounds import Bounds
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.settings import BrokerSettings, JournalSettings, ServerSettings

@@ -47,7 +47,7 @@ class AllElsewhere:
     disks: Disks = field(default_factory=Disks)
     store: MemoryStore = field(default_factory=MemoryStore)
 
-    def catalogue(self, store: JournalStore) -> Catalogue:
+    def catalogue(self, store: JournalStore, *_: object) -> Catalogue:
         topics = LoneCatalogue(self.store)
         topics.create(Topic(THERE), exist_ok=True)
         return topics

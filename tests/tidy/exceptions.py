@@ -108,7 +108,7 @@ STRANGE_NOUNS: set[str] = set(
     drawing embedded encoded encrypted expected finished gathered gone handed held kept known
     lack landed leased listed loaded made many merged moved named once onward opened outbound
     planned promise purged pushed quiet reachable reading ready recorded recovered redriven
-    refused reloadable remember repeats returned saved sealed sent serve settled sharded shared
+    refused reloadable remember repeats returned saved sealed sent serve settled sharded
     shown sick side staged stored taken told transacting translated undecided undecodable
     unsynced untraced wanted warm where whole written
     """.split()  # noqa: SIM905 - a page of quotes would say no more

@@ -34,6 +34,7 @@ def test_numbers_are_for_ever() -> None:
         "TopicExists": 21,
         "JournalDamaged": 22,
         "DuplicateKey": 23,
+        "EncryptionKeyMissing": 24,
         "TryLater": 30,
         "ResourceExhausted": 31,
         "Unavailable": 32,

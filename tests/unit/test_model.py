@@ -129,4 +129,13 @@ def test_a_topic_without_a_name_is_refused() -> None:
 
 def test_name_and_kind_stay_as_they_are() -> None:
     assert {"name", "kind"}.isdisjoint(CHANGEABLE)
-    assert set(CHANGEABLE) <= set(Topic("x").to_dict())
+    assert set(CHANGEABLE) <= set(Topic("x", labels={"owner": "shop"}).to_dict())
+
+
+def test_labels_are_texts_of_a_bounded_size() -> None:
+    topic = Topic.from_dict({"name": "t", "labels": {"owner": "shop"}})
+    assert Topic.from_dict(topic.to_dict()) == topic
+    assert "labels" not in Topic("t").to_dict(), "brokers of earlier versions do not know them"
+    for wrong in (["a"], {"a": 5}, {"a": "b\n"}, {"a": "b" * limits.LABELS_BYTES_MAX}):
+        with pytest.raises(BadRequest, match=r"topic\.labels: texts by name"):
+            Topic("t", labels=wrong).check()  # type: ignore[arg-type]

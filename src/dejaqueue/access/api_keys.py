@@ -51,6 +51,8 @@ class ApiKey:
         created_ms: when it was made, UTC milliseconds.
         ends_ms: from then on it is refused, UTC milliseconds; None = never.
         digest: of the whole key, 32 bytes.
+        signing: what verifies requests that are signed with the key (signatures.py), 32 bytes;
+            None = it was not kept.
     """
 
     id: str
@@ -59,6 +61,7 @@ class ApiKey:
     created_ms: int
     ends_ms: int | None
     digest: bytes
+    signing: bytes | None = None
 
     def __repr__(self) -> str:
         return f"ApiKey(id={self.id!r}, name={self.name!r})"
@@ -84,7 +87,8 @@ class ApiKey:
 
     def to_stored(self) -> dict[str, Any]:
         """What is stored of it."""
-        return self.to_dict() | {"digest": self.digest.hex()}
+        signing = {} if self.signing is None else {"signing": self.signing.hex()}
+        return self.to_dict() | {"digest": self.digest.hex()} | signing
 
     @classmethod
     def from_stored(cls, values: dict[str, Any]) -> ApiKey:
@@ -100,16 +104,44 @@ class ApiKey:
             int(values["created_ms"]),
             None if ends_ms is None else int(ends_ms),
             digest,
+            None if values.get("signing") is None else _signing(values["signing"]),
         )
 
 
 def new_key(
-    name: str, grants: tuple[Grant, ...], created_ms: int, ends_ms: int | None
+    name: str,
+    grants: tuple[Grant, ...],
+    created_ms: int,
+    ends_ms: int | None,
+    *,
+    signs: bool = False,
 ) -> tuple[ApiKey, str]:
-    """A new key, and its text, which is nowhere else from now on."""
+    """A new key, and its text, which is nowhere else from now on.
+
+    Args:
+        signs: keep what verifies requests that are signed with it.
+    """
     key_id = secrets.token_hex(ID_BYTES)
     text = f"{PREFIX}_{key_id}_{secrets.token_hex(SECRET_BYTES)}"
-    return ApiKey(key_id, name, grants, created_ms, ends_ms, digest_of(text)), text
+    signing = signing_of(text) if signs else None
+    return ApiKey(key_id, name, grants, created_ms, ends_ms, digest_of(text), signing), text
+
+
+def signing_of(text: str) -> bytes:
+    """What verifies requests that are signed with a key by Signature Version 4.
+
+    That signs with HMAC-SHA-256 keyed with `AWS4` and the secret. A key's text makes this longer
+    than a block of SHA-256, and of such a key HMAC takes the digest: this one. So whoever has it
+    can sign, and verify, and has not the key.
+    """
+    return hashlib.sha256(f"AWS4{text}".encode()).digest()
+
+
+def _signing(text: str) -> bytes:
+    signing = bytes.fromhex(text)
+    if len(signing) != 32:
+        raise ValueError("what verifies signatures has 32 bytes")
+    return signing
 
 
 def digest_of(text: str) -> bytes:

@@ -133,6 +133,7 @@ ACTIONS = _table([
         required=("due_from", "due_to", "bucket_ms"),
     ),
     Call("clock", (), Rule(), "Tell the broker's time."),
+    Call("lane", (), Rule(), "Tell `port` and `name` of the lane for single messages, or null."),
     # --- changing
     Call(
         "move_where",
@@ -303,10 +304,9 @@ ACTIONS = _table([
     ),
     Call(
         "check_cluster",
-        ("adopt",),
+        (),
         _SERVERS,
-        "List topics that the coordinator or the journals lack; with `adopt: true`, the "
-        "coordinator gets them back.",
+        "List topics that the catalogue or the journals lack.",
     ),
     # --- API keys
     Call(

@@ -117,6 +117,13 @@ class Gate:
             return self._tokens.principal(api_key)
         return self.keys.find(api_key).principal
 
+    def signer(self, key_id: str, fits: Callable[[bytes], bool]) -> Principal:
+        """Whose key a request was signed with; see KeyRing.find_signed. Raises Unauthenticated,
+        Unavailable."""
+        if not self.keys.required and self._tokens is None:
+            return EVERYBODY
+        return self.keys.find_signed(key_id, fits).principal
+
     def reads(self, principal: Principal, topic: str) -> bool:
         """True if whoever may look at a topic's messages sees their payloads, too."""
         if self._observers_read or principal.may(Role.MANAGE, topic):

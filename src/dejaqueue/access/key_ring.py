@@ -34,6 +34,11 @@ DOCUMENT = "keys"
 REFUSAL = "this API key is not known, was revoked or has ended"
 """The same words for each, so that the answer says nothing about which keys there are."""
 
+SIGNATURE_REFUSAL = (
+    "the signature is not that of a key that is known here: the access key is an API key's id, the "
+    "secret the whole key, made while sqs.enabled was on"
+)
+
 PUT_BACK_AGAIN_MS = 1_000
 """Two brokers that do not believe each other must not store in turn as fast as they can."""
 
@@ -94,16 +99,20 @@ class KeyRing:
         on_change: called with no lock held after keys were made or revoked.
         refused_count: documents that were found and refused since this was made.
         start_token: what makes the first key takes; None = the caller's address is looked at.
+        keeps_signing: new keys can sign requests (signatures.py).
         must_confirm: False = `check_confirmed` need not be called: nobody else changes the keys.
         peers_key: what brokers of the cluster show to one another; None = there are no others, or
             it was not read yet.
     """
 
-    def __init__(self, clock: Clock, documents: Documents | None = None) -> None:
+    def __init__(
+        self, clock: Clock, documents: Documents | None = None, *, keeps_signing: bool = False
+    ) -> None:
         self.clock = clock
         self.on_change: list[Callable[[], None]] = []
         self.refused_count = 0
         self.start_token: str | None = None
+        self.keeps_signing = keeps_signing
         self.must_confirm = False
         self.peers_key: str | None = None
         self._documents: Documents | None = None
@@ -214,6 +223,24 @@ class KeyRing:
             raise Unauthenticated(REFUSAL)
         return key
 
+    def find_signed(self, key_id: str, fits: Callable[[bytes], bool]) -> ApiKey:
+        """The key that a request was signed with. Takes as long for an unknown id.
+
+        Args:
+            fits: says whether the request has the signature that this makes (ApiKey.signing).
+
+        Raises:
+            Unauthenticated: not known, revoked, ended, without what verifies signatures, or the
+                signature is another; says not which. Unavailable.
+        """
+        self.check_confirmed()
+        key = self._keys.get(key_id)
+        signing = None if key is None else key.signing
+        same = fits(self._nobody if signing is None else signing)
+        if key is None or signing is None or not same or key.has_ended(self.clock.utc_ms()):
+            raise Unauthenticated(SIGNATURE_REFUSAL)
+        return key
+
     @property
     def snapshot(self) -> Mapping[str, ApiKey]:
         """The keys as they are now; another object after each change."""
@@ -268,7 +295,8 @@ class KeyRing:
         """
         checked = check_name(name), grants_of(grants)
         now_ms = self.clock.utc_ms()
-        key, text = new_key(*checked, now_ms, _check_end(ends_ms, now_ms))
+        ends = _check_end(ends_ms, now_ms)
+        key, text = new_key(*checked, now_ms, ends, signs=self.keeps_signing)
 
         def with_it(known: KeySet | None) -> KeySet:
             if known is None and not _is_lasting_admin(key):

@@ -81,10 +81,28 @@ class KeySet:
         """As a document."""
         values: dict[str, Any] = {
             "version": FORMAT_VERSION,
-            "keys": [key.to_stored() for key in self.keys.values()],
+            "keys": [_stored(key, seal) for key in self.keys.values()],
             "revoked": dict(self.revoked),
         }
         return json.dumps(values if seal is None else seal.on(values))
+
+
+def _stored(key: ApiKey, seal: Seal | None) -> dict[str, Any]:
+    """What is stored of a key: what verifies its signatures could sign, too, so where others can
+    read the document, with whom the cluster's secret is not shared, it is hidden from them."""
+    values = key.to_stored()
+    if seal is not None and key.signing is not None:
+        del values["signing"]
+        values["hidden_signing"] = seal.hidden(key.id, key.signing).hex()
+    return values
+
+
+def _key_of(stored: dict[str, Any], seal: Seal | None) -> ApiKey:
+    hidden = stored.get("hidden_signing")
+    if seal is not None and hidden is not None:
+        signing = seal.hidden(str(stored["id"]), bytes.fromhex(hidden))
+        stored = {**stored, "signing": signing.hex()}
+    return ApiKey.from_stored(stored)
 
 
 def key_set_of(text: str, seal: Seal | None) -> KeySet:
@@ -106,7 +124,7 @@ def key_set_of(text: str, seal: Seal | None) -> KeySet:
             raise Refused(
                 f"the API keys have version {values['version']}, the last known is {FORMAT_VERSION}"
             )
-        keys = [ApiKey.from_stored(stored) for stored in values["keys"]]
+        keys = [_key_of(stored, seal) for stored in values["keys"]]
         revoked = {
             str(name): None if ends_ms is None else int(ends_ms)
             for name, ends_ms in values.get("revoked", {}).items()

@@ -226,16 +226,23 @@ class Account:
         Raises:
             ResourceExhausted: says when they may be; nothing was taken.
         """
+        clock = self._quotas.clock
+        now_us = clock.now_us()
+        wait_ms = self.reserve_sent(rows, byte_count, PATIENCE_MS if wait else 0)
+        if wait_ms:
+            clock.wait_until(now_us + wait_ms * 1_000, Wake())
+
+    def reserve_sent(self, rows: int, byte_count: int, ahead_ms: int = PATIENCE_MS) -> int:
+        """As `take_sent`, for a caller that waits by itself: in how many milliseconds the bytes may
+        be sent, at most `ahead_ms`. Raises ResourceExhausted."""
         row_rate, byte_rate = self.limit(ROWS), self.limit(SENT)
         if not (row_rate or byte_rate):
-            return
-        clock = self._quotas.clock
-        now_us, taken, row_wait_ms, wait_ms = clock.now_us(), True, 0, 0
+            return 0
+        now_us, taken, row_wait_ms, wait_ms = self._quotas.clock.now_us(), True, 0, 0
         with self._mutex:
             if row_rate:
                 taken, row_wait_ms = self._rows.take(row_rate, rows, now_us)
             if taken and byte_rate:
-                ahead_ms = PATIENCE_MS if wait else 0
                 taken, wait_ms = self._sent.take(byte_rate, byte_count, now_us, ahead_ms)
                 if not taken and row_rate:
                     self._rows.give_back(rows)
@@ -243,8 +250,7 @@ class Account:
             raise self.refused(ROWS, row_rate, rows, row_wait_ms)
         if not taken:
             raise self.refused(SENT, byte_rate, byte_count, wait_ms)
-        if wait_ms:
-            clock.wait_until(now_us + wait_ms * 1_000, Wake())
+        return wait_ms
 
     def hold_bytes(self, byte_count: int, own: int = 0, *, wait: bool = True) -> None:
         """Count bytes as held here until `give_bytes`. Waits for room. Raises ResourceExhausted.

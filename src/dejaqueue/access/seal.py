@@ -14,6 +14,7 @@ import json
 from typing import Any
 
 _PURPOSE = b"dejaq: the document of API keys, 1"
+_HIDING = b"dejaq: what verifies signatures, 1"
 
 
 class Seal:
@@ -30,6 +31,7 @@ class Seal:
 
     def __init__(self, secret: str) -> None:
         self._key = hmac.digest(secret.encode(), _PURPOSE, "sha256")
+        self._hiding_key = hmac.digest(secret.encode(), _HIDING, "sha256")
 
     def on(self, values: dict[str, Any]) -> dict[str, Any]:
         """The object with its seal beside its fields."""
@@ -40,6 +42,15 @@ class Seal:
         seal = values.get("seal")
         expected = self._of({name: one for name, one in values.items() if name != "seal"})
         return isinstance(seal, str) and hmac.compare_digest(seal.encode(), expected.encode())
+
+    def hidden(self, name: str, value: bytes) -> bytes:
+        """32 bytes made unreadable to whoever has not the secret; twice gives them back.
+
+        Args:
+            name: of the one value that is ever hidden under it: an API key's id.
+        """
+        pad = hmac.digest(self._hiding_key, name.encode(), "sha256")
+        return bytes(a ^ b for a, b in zip(value, pad, strict=True))
 
     def _of(self, values: dict[str, Any]) -> str:
         """What is sealed are canonical bytes: sorted, without blanks, ASCII alone."""

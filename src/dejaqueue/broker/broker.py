@@ -51,11 +51,12 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.journal.registry import open_store
+from dejaqueue.journal.registry import encrypt, store_of
 from dejaqueue.model import Topic, topic_of
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from dejaqueue.wire.lane import LaneAddress
 
 RUNNING = "running"
 """The phase in which a broker takes calls."""
@@ -66,7 +67,7 @@ class Broker:
 
     Attributes:
         phase: what it is doing: starting with what, RUNNING, stopping.
-        peers: the way to other brokers; None = there is none. Whoever serves it on a port gives it.
+        peers, lane: the way to other brokers; its express lanes. Who serves them gives them.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -96,7 +97,7 @@ class Broker:
         self.clock: Clock = clock or broker_clock(self.settings)
         self.store: JournalStore
         self._given_store = store
-        self.node = node
+        self.node, self._running = node, False
         self._threads = threads or Threads()
         self._lock = threading.Lock()
         """Over the two that follow it, for a few lines: nothing is read, written or asked in it."""
@@ -105,7 +106,6 @@ class Broker:
         self._alone: LoneCatalogue | None = None
         """The catalogue, if it is one of its own."""
         self._catalogue: Catalogue
-        self._running = False
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
@@ -117,12 +117,12 @@ class Broker:
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
-        self.keys = KeyRing(self.clock)
+        self.keys = KeyRing(self.clock, keeps_signing=self.settings.sqs.enabled)
         self.counting = BrokerCounts()
         self.quotas = Quotas(self.settings, self.clock)
-        self.phase = "not started"
-        self.started_us = 0
+        self.phase, self.started_us = "not started", 0
         self.peers: Peers | None = None
+        self.lane: LaneAddress | None = None
         coordinator = Coordinator(
             self.runtime,
             lambda *of: self._catalogue.has_partition(*of),
@@ -151,28 +151,18 @@ class Broker:
         began_us = self.clock.now_us()
         InternalError.keep_story = news.told
         warm_up()
-        journal = self.settings.journal
-        self.store = self._given_store or open_store(
-            journal.url,
-            segment_bytes=journal.segment_bytes,
-            reserve_bytes=journal.reserve_bytes,
-            mirror=journal.mirror or None,
-            mirror_bytes_max=journal.mirror_bytes_max or None,
-            patience_seconds=journal.patience_ms / 1_000,
-        )
+        self.store = self._given_store or store_of(self.settings)
         try:
-            node = self.node
+            encrypt(self.store, self.settings.encryption)
+            if self.store.encryption is not None:
+                self.history.encrypt(self.store.encryption.cipher("history"))
+            node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
             if node is None:
-                self._alone = LoneCatalogue(
-                    self.store,
-                    self._threads.lock(),
-                    self.snapshot_writer,
-                    self.clock.utc_ms,
-                    self._threads.future,
-                )
+                lock, future = self._threads.lock(), self._threads.future
+                self._alone = LoneCatalogue(self.store, lock, writer, utc_ms, future)
                 self._catalogue = self._alone
             else:
-                self._catalogue = node.catalogue(self.store)
+                self._catalogue = node.catalogue(self.store, writer, utc_ms)
             self.history.journals_of = None if node is None else self._catalogue.journals
             if node is None:
                 self.keys.open(self.store)
@@ -223,8 +213,7 @@ class Broker:
             self._opener.shutdown()
         self.history.close()
         self.keys.close()
-        if self._alone is not None:
-            self._alone.close()
+        self._catalogue.close()
         self.store.close()
         self.phase = "stopped"
         news.stopped((self.clock.now_us() - began_us) // 1_000)
@@ -248,6 +237,7 @@ class Broker:
             number,
             self._catalogue.ids_from(topic.name),
             lambda: self._catalogue.use(topic.name, number),
+            lambda: self._catalogue.check_there(topic.name, number),
         )
         counting = TopicCounts()
         duties_of = self._roster.of_topic(topic, counting, len(self.served_names(topic)))
@@ -310,8 +300,12 @@ class Broker:
         return self.runtime(next(here, names[0]))
 
     def serves(self, name: str) -> bool:
-        """True if the topic, or the shard of one, is served here."""
-        return name in self._topics or (self.node is None and bool(self._catalogue.find(name)))
+        """True if the topic, or the shard of one, is served here, or will be when it is used."""
+        if name in self._topics:
+            return True
+        topic = self._catalogue.find(topic_of(name))
+        is_known = topic is not None and name in self.served_names(topic)
+        return is_known and (self.node is None or self.node.refusal(name) is None)
 
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""

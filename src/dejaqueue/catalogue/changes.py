@@ -1,10 +1,12 @@
 """Changes of the catalogue: one entry of its journal each, as JSON.
 
+    {"founded": {"id": …, "slots": …}}   the first of a cluster: which one it is
     {"made": {"name": …}}            a topic is there, with what differs from the defaults
     {"altered": {"name": …}}         it has these settings now; more partitions are among them
     {"used": name}                   its journals may be there: that they are missing is damage
     {"deleting": name}               it is gone for everybody; its journals are still there
     {"closed": [name, ids_from]}     nobody writes to them any more; all its ids are below that one
+    {"closed": [name, ids_from, shard]}  the same of one shard of it, which is served apart
     {"deleted": name}                its journals are dropped: what is kept now is a tombstone
 
 Room: catalogue; pure.
@@ -28,10 +30,33 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
+class FoundedCluster:
+    """The journals belong to this cluster. Nothing is before it.
+
+    Attributes:
+        id: drawn once.
+        slots: into how many its topics are dealt, for life.
+    """
+
+    id: str
+    slots: int
+
+    @property
+    def name(self) -> str:
+        """Of no topic."""
+        return "="
+
+
+@dataclass(frozen=True, slots=True)
 class MadeTopic:
-    """A topic is there. Its number is the revision of this change."""
+    """A topic is there. Its number is the revision of this change.
+
+    Attributes:
+        start: of a cluster: the slot of its first shard.
+    """
 
     topic: Topic
+    start: int = 0
 
     @property
     def name(self) -> str:
@@ -71,10 +96,12 @@ class ClosedTopic:
 
     Attributes:
         ids_from: every sequence that one of its partitions gave is below this.
+        shard: what is served apart of it, and closed; "" = all of it.
     """
 
     name: str
     ids_from: int
+    shard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +111,15 @@ class DeletedTopic:
     name: str
 
 
-Change = MadeTopic | AlteredTopic | UsedTopic | DeletingTopic | ClosedTopic | DeletedTopic
+Change = (
+    FoundedCluster
+    | MadeTopic
+    | AlteredTopic
+    | UsedTopic
+    | DeletingTopic
+    | ClosedTopic
+    | DeletedTopic
+)
 
 _DEFAULTS = Topic("")
 _SETTINGS = tuple((field.name, getattr(_DEFAULTS, field.name)) for field in fields(Topic))
@@ -120,16 +155,18 @@ def to_bytes(change: Change) -> bytes:
     """As JSON."""
     values: dict[str, Any]
     match change:
-        case MadeTopic(topic):
-            values = {"made": settings_of(topic)}
+        case FoundedCluster(cluster, slots):
+            values = {"founded": {"id": cluster, "slots": slots}}
+        case MadeTopic(topic, start):
+            values = {"made": settings_of(topic) | ({"=start": start} if start else {})}
         case AlteredTopic(topic):
             values = {"altered": settings_of(topic)}
         case UsedTopic(name):
             values = {"used": name}
         case DeletingTopic(name):
             values = {"deleting": name}
-        case ClosedTopic(name, ids_from):
-            values = {"closed": [name, ids_from]}
+        case ClosedTopic(name, ids_from, shard):
+            values = {"closed": [name, ids_from, *([shard] if shard else [])]}
         case DeletedTopic(name):
             values = {"deleted": name}
     return _ENCODER.encode(values).encode()
@@ -144,13 +181,19 @@ def from_bytes(text: bytes) -> Change:
         raise JournalDamaged(f"a change of the catalogue: {wrong!r}") from wrong
 
 
+def _made(values: dict[str, Any]) -> MadeTopic:
+    start = int(values.pop("=start", 0))
+    return MadeTopic(topic_from(values), start)
+
+
 def _closed(values: list[Any]) -> ClosedTopic:
-    name, ids_from = values
-    return ClosedTopic(str(name), int(ids_from))
+    name, ids_from, *shard = values
+    return ClosedTopic(str(name), int(ids_from), *map(str, shard))
 
 
 _READ: dict[str, Callable[[Any], Change]] = {
-    "made": lambda values: MadeTopic(topic_from(values)),
+    "founded": lambda values: FoundedCluster(str(values["id"]), int(values["slots"])),
+    "made": _made,
     "altered": lambda values: AlteredTopic(topic_from(values)),
     "used": lambda name: UsedTopic(str(name)),
     "deleting": lambda name: DeletingTopic(str(name)),

@@ -6,7 +6,8 @@ somebody else was quicker it is planned again upon theirs; what is in a snapshot
 See: state.py, what the changes make; journal/interface.py, whose journal this is like any other.
 
 Changes that come while one append is on its way go into the next one together: so many threads
-that each make a topic wait for few syncs.
+that each make a topic wait for few syncs. Where several brokers have the journal, each plans upon
+what it has read to the end; a read that began after somebody asked for one serves them, too.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ class CatalogueLog:
         self._new_future = new_future
         self._waiting: list[_Waiting] = []
         self._is_appending = False
+        self._reads_begun = self._reads_done = 0
         self._journal: Journal | None = None
         self._snapshot_revision = 0
         self._is_writing_snapshot = False
@@ -112,12 +114,24 @@ class CatalogueLog:
         self.coming: dict[str, Topic] = {}
         self.repairs: list[str] = []
         with self._writing:
-            self._follow()
+            self._open()
 
     @property
     def revision(self) -> int:
         """Up to which change the catalogue is known here."""
         return self.state.revision
+
+    def read(self) -> None:
+        """Know every change that was durable when this was called, whoever made it.
+
+        Raises:
+            JournalDamaged. Unavailable: the journal cannot be read at the moment.
+        """
+        with self._guard:
+            wanted = self._reads_begun + 1
+        with self._writing:
+            if self._reads_done < wanted:
+                self._read_to_end()
 
     def change(self, plan: Plan) -> None:
         """Make a change; it is durable when this returns.
@@ -165,7 +179,7 @@ class CatalogueLog:
         left, tries = group, TRIES
         try:
             while left and tries:
-                self._follow()
+                self._read_to_end()
                 changes, later = self._planned(left)
                 if not changes or self._append(changes):
                     left = later
@@ -206,6 +220,7 @@ class CatalogueLog:
     def _append(self, changes: list[Change]) -> bool:
         """Append and apply; False: somebody else was quicker."""
         journal, state, now_ms = self._journal, self.state, self._now_ms()
+        known = state.revision
         assert journal is not None
         entries = [
             Entry(EntryKind.CATALOGUE, now_ms, (FORMAT, 0, 0, 0), extra=to_bytes(change))
@@ -214,7 +229,11 @@ class CatalogueLog:
         try:
             journal.append(entries, state.revision, _EPOCH)
         except Fenced:
-            self._let_go()
+            self._read_to_end()
+            if state is self.state and state.revision == known:
+                # A part of an append stands there that nobody may end: who opens it anew appends
+                # behind that.
+                self._let_go()
             return False
         except Unavailable:
             if journal.reopens:
@@ -228,10 +247,40 @@ class CatalogueLog:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _follow(self) -> None:
-        """Know what is in the journal, after an opening."""
+    def _read_to_end(self) -> None:
+        """Know what is in the journal now; it is opened if need be."""
+        with self._guard:
+            self._reads_begun = mine = self._reads_begun + 1
         if self._journal is not None:
+            self._follow(self._journal)
+        if self._journal is None:
+            self._open()
+        self._reads_done = mine
+
+    def _follow(self, journal: Journal) -> None:
+        """Know what others have appended; where it has to be opened anew it is let go of."""
+        known = self.state.revision
+        try:
+            if journal.follow() > self.state.revision:
+                self._take_in(journal)
+        except (Fenced, JournalDamaged) as gone:
+            # Others may have dropped what a newer snapshot covers: opening it tells.
+            log.info("the catalogue is opened again: %s", gone)
+            self._let_go()
             return
+        if known != self.state.revision and self._is_snapshot_due():
+            # Who made the last change writes it. What is known here of the journal's appends grows
+            # with each; it begins anew with a snapshot.
+            self._snapshot_revision = self.state.revision
+            self._let_go()
+
+    def _take_in(self, journal: Journal) -> None:
+        for position, _, entry in journal.scan(self.state.revision):
+            _check_format(entry.params[0])
+            self.state.apply(from_bytes(bytes(entry.extra)), position)
+
+    def _open(self) -> None:
+        """Open the journal, and know what is in it."""
         journal = self._store.open(JOURNAL, 0)
         try:
             snapshot = journal.latest_snapshot()
@@ -239,10 +288,14 @@ class CatalogueLog:
                 self.state = _read_snapshot(journal, snapshot.meta, snapshot.files)
                 if self.state.revision != snapshot.position:
                     raise JournalDamaged(f"a snapshot of the catalogue is of {snapshot.position}")
-            self._snapshot_revision = 0 if snapshot is None else snapshot.position
-            for position, _, entry in journal.scan(self.state.revision):
-                _check_format(entry.params[0])
-                self.state.apply(from_bytes(bytes(entry.extra)), position)
+            if snapshot is not None:
+                self._snapshot_revision = max(self._snapshot_revision, snapshot.position)
+            if journal.tail < self.state.revision:
+                raise JournalDamaged(
+                    f"the catalogue ends at change {journal.tail}, and {self.state.revision} of "
+                    "them were known: it was replaced by an older copy"
+                )
+            self._take_in(journal)
             journal.adopt(_nothing())
         except BaseException:
             journal.close()
@@ -269,10 +322,7 @@ class CatalogueLog:
         covered, self._truncatable = self._truncatable, None
         if covered is not None and covered[0] is self._journal:
             covered[0].truncate(covered[1])
-        since = self.state.revision - self._snapshot_revision
-        if self._is_writing_snapshot or since < SNAPSHOT_CHANGES_MIN:
-            return
-        if since < len(self.state.rows) // SNAPSHOT_TOPICS_SHARE:
+        if self._is_writing_snapshot or not self._is_snapshot_due():
             return
         self._is_writing_snapshot = True
         journal, copy = self._journal, self.state.copy()
@@ -285,6 +335,10 @@ class CatalogueLog:
             self._snapshot_writer.submit(self._write_snapshot, journal, copy)
         except RuntimeError:  # it was shut down: the journal has everything
             self._is_writing_snapshot = False
+
+    def _is_snapshot_due(self) -> bool:
+        since = self.state.revision - self._snapshot_revision
+        return since >= max(SNAPSHOT_CHANGES_MIN, len(self.state.rows) // SNAPSHOT_TOPICS_SHARE)
 
     def _write_snapshot(self, journal: Journal, state: CatalogueState) -> None:
         """Have the journal begin later. What fails is tried again when the next one is due."""

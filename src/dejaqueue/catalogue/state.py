@@ -27,6 +27,7 @@ from dejaqueue.catalogue.changes import (
     ClosedTopic,
     DeletedTopic,
     DeletingTopic,
+    FoundedCluster,
     MadeTopic,
     UsedTopic,
     settings_of,
@@ -50,6 +51,8 @@ class TopicRow:
         ids_from: the first sequence of its partitions; what is made after it has a higher one.
         is_used: it may have journals.
         is_closed: of one that is being deleted: nobody writes to its journals.
+        start: of a cluster: the slot of its first shard.
+        let_go: of one that is being deleted: shards to which nobody writes.
     """
 
     topic: Topic
@@ -58,6 +61,24 @@ class TopicRow:
     ids_from: int = 0
     is_used: bool = False
     is_closed: bool = False
+    start: int = 0
+    let_go: tuple[str, ...] = ()
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        """Of one that is being deleted: what is served apart, and may be written to still."""
+        if self.is_closed or not self.is_used:
+            return ()
+        return tuple(shard for shard in self.topic.shards if shard not in self.let_go)
+
+    def closed(self, ids_from: int, shard: str) -> TopicRow:
+        """Nobody writes to it any more, or to a shard of it."""
+        let_go = (*self.let_go, shard) if shard else ()
+        is_closed = not shard or set(self.topic.shards) <= set(let_go)
+        ids_from = max(self.ids_from, ids_from)
+        return replace(
+            self, ids_from=ids_from, is_closed=is_closed, let_go=() if is_closed else let_go
+        )
 
     def to_values(self) -> dict[str, Any]:
         """As JSON values, for a snapshot."""
@@ -75,10 +96,12 @@ class TopicRow:
             int(values.get("ids_from", 0)),
             bool(values.get("is_used", False)),
             bool(values.get("is_closed", False)),
+            int(values.get("start", 0)),
+            tuple(values.get("let_go", ())),
         )
 
 
-_REST = ("counts", "ids_from", "is_used", "is_closed")
+_REST = ("counts", "ids_from", "is_used", "is_closed", "start", "let_go")
 """What a row has that is left out where it is nothing."""
 
 
@@ -92,6 +115,8 @@ class CatalogueState:
         leaving: topics that are being deleted, by name.
         tombstones: by the names of deleted topics, the oldest first: where ids of the name go on.
         ids_from: where they go on of a name that is not among them.
+        cluster: whose journals these are; None = a broker's that is alone.
+        in_shards: topics that have shards, by name; follows from `rows`.
     """
 
     revision: int = 0
@@ -99,6 +124,11 @@ class CatalogueState:
     leaving: dict[str, TopicRow] = field(default_factory=dict)
     tombstones: dict[str, int] = field(default_factory=dict)
     ids_from: int = 0
+    cluster: FoundedCluster | None = None
+    in_shards: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.in_shards = {name for name, row in self.rows.items() if row.topic.spread > 1}
 
     def apply(self, change: Change, revision: int) -> None:
         """Make a change.
@@ -113,30 +143,36 @@ class CatalogueState:
             raise JournalDamaged(f"catalogue: change {revision} after {self.revision}")
         try:
             match change:
-                case MadeTopic(topic):
-                    self._make(topic, revision)
+                case FoundedCluster():
+                    if revision > 1:
+                        raise KeyError("it is not the first change")
+                    self.cluster = change
+                case MadeTopic(topic, start):
+                    self._make(topic, revision, start)
                 case AlteredTopic(topic):
                     self._alter(topic)
                 case UsedTopic(name):
                     self.rows[name] = replace(self.rows[name], is_used=True)
                 case DeletingTopic(name):
-                    self.leaving[name] = self.rows.pop(name)
-                case ClosedTopic(name, ids_from):
-                    row = self.leaving[name]
-                    self.leaving[name] = replace(
-                        row, ids_from=max(row.ids_from, ids_from), is_closed=True
-                    )
+                    self.leaving[name] = self.rows[name]  # in one of them, whoever looks meanwhile
+                    del self.rows[name]
+                    self.in_shards.discard(name)
+                case ClosedTopic(name, ids_from, shard):
+                    self.leaving[name] = self.leaving[name].closed(ids_from, shard)
                 case DeletedTopic(name):
                     self._bury(name)
         except KeyError as wrong:
             raise JournalDamaged(f"catalogue: change {revision}, {change!r}: {wrong}") from wrong
         self.revision = revision
 
-    def _make(self, topic: Topic, revision: int) -> None:
+    def _make(self, topic: Topic, revision: int, start: int) -> None:
         name = topic.name
         if name in self.rows or name in self.leaving:
             raise KeyError(f"there is a topic {name}")
-        self.rows[name] = TopicRow(topic, revision, ids_from=self.next_ids(name))
+        ids_from = self.next_ids(name)
+        self.rows[name] = TopicRow(topic, revision, ids_from=ids_from, start=start)
+        if topic.spread > 1:
+            self.in_shards.add(name)
         self.tombstones.pop(name, None)
 
     def _alter(self, topic: Topic) -> None:
@@ -169,6 +205,7 @@ class CatalogueState:
             dict(self.leaving),
             dict(self.tombstones),
             self.ids_from,
+            self.cluster,
         )
 
     def to_bytes(self) -> bytes:
@@ -180,6 +217,8 @@ class CatalogueState:
             "tombstones": list(self.tombstones.items()),
             "ids_from": self.ids_from,
         }
+        if self.cluster is not None:
+            values["cluster"] = [self.cluster.id, self.cluster.slots]
         return json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod
@@ -189,12 +228,14 @@ class CatalogueState:
             values = json.loads(bytes(text))
             rows = [TopicRow.from_values(row) for row in values["topics"]]
             leaving = [TopicRow.from_values(row) for row in values["leaving"]]
+            founded = values.get("cluster")
             return cls(
                 int(values["revision"]),
                 {row.topic.name: row for row in rows},
                 {row.topic.name: row for row in leaving},
                 {str(name): int(ids_from) for name, ids_from in values["tombstones"]},
                 int(values["ids_from"]),
+                None if founded is None else FoundedCluster(str(founded[0]), int(founded[1])),
             )
         except (ValueError, KeyError, TypeError) as wrong:
             raise JournalDamaged(f"a snapshot of the catalogue: {wrong!r}") from wrong

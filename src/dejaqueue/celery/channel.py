@@ -19,7 +19,7 @@ from amqp.exceptions import RecoverableConnectionError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
-from dejaqueue.celery.choice import Shared
+from dejaqueue.celery.choice import SharedLink
 from dejaqueue.celery.content import message_of, payload_of
 from dejaqueue.celery.link import Arrivals, Link, log
 from dejaqueue.celery.names import due_ms_of, key_of, keys_of, priority_of, topic_of, ttl_of
@@ -106,10 +106,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self.closed: bool = False
 
     @property
-    def _shared(self) -> Shared:
+    def _shared(self) -> SharedLink:
         if self.connection is None:
             raise RecoverableConnectionError("the channel is closed")
-        shared: Shared = self.connection.shared
+        shared: SharedLink = self.connection.shared
         return shared
 
     @property

@@ -20,13 +20,13 @@ from dejaqueue.celery.proxy import ProxyLink
 from dejaqueue.celery.routes import Routes
 
 _mutex = threading.Lock()
-_shared: dict[str, Shared] = {}
+_shared: dict[str, SharedLink] = {}
 _inherited: list[object] = []
 _local_process = 0
 """The process in which a client was made first; a fork of it cannot have one of its own."""
 
 
-class Shared:
+class SharedLink:
     """What the connections of a process to one broker share.
 
     Attributes:
@@ -51,7 +51,9 @@ def lives_apart() -> bool:
     return detect_environment() != "default" or _local_process not in {0, os.getpid()}
 
 
-def shared(url: str, options: dict[str, Any], *, apart: bool | None, routes_topic: str) -> Shared:
+def shared(
+    url: str, options: dict[str, Any], *, apart: bool | None, routes_topic: str
+) -> SharedLink:
     """What this process shares of a broker.
 
     Args:
@@ -72,7 +74,7 @@ def shared(url: str, options: dict[str, Any], *, apart: bool | None, routes_topi
             else:
                 _note_client()
                 link = LocalLink(url, options)
-            found = _shared[name] = Shared(link, Routes(link, routes_topic))
+            found = _shared[name] = SharedLink(link, Routes(link, routes_topic))
         return found
 
 

@@ -57,7 +57,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         self._arrivals: deque[tuple[PushedChannel, Consuming, int, Any]] = deque()
         self._bell = threading.Event()
         self._descriptor = -1
-        self.shared: choice.Shared | None = None
+        self.shared: choice.SharedLink | None = None
         self.topic_settings: dict[str, Any] = client.transport_options.get("topic", {})
 
     def driver_version(self) -> str:

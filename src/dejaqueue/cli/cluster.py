@@ -138,22 +138,21 @@ def repair(node: str | None, *, as_json: bool, url: str) -> None:
 
 
 @cluster.command()
-@click.option("--adopt", is_flag=True, help="Have the coordinator know them again.")
 @json_option("Print JSON.")
 @url_option
-def check(*, adopt: bool, as_json: bool, url: str) -> None:
-    """Show topics that the coordinator or the journals lack; exit status 1 if there are any.
+def check(*, as_json: bool, url: str) -> None:
+    """Show topics that the catalogue or the journals lack; exit status 1 if there are any.
 
-    The coordinator lacks topics after it was restored from an older copy: with --adopt it takes
-    them over as they were noted beside their journals.
+    One of them lacks what the other has where a part of the journals' store was restored from an
+    older copy.
     """
     with connect(url) as client:
-        found = client._action("check_cluster", {"adopt": adopt})["astray"]
+        found = client._action("check_cluster", {})["astray"]
     if found or as_json:
         print_rows(found, as_json=as_json)
     else:
-        click.echo("the coordinator and the journals know the same topics")
-    if any(not one["adopted"] for one in found):
+        click.echo("the catalogue and the journals know the same topics")
+    if found:
         raise SystemExit(1)
 
 

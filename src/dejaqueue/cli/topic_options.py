@@ -43,6 +43,23 @@ class Weight(click.ParamType[tuple[str, int]]):
         return group, int(weight)
 
 
+class Label(click.ParamType[tuple[str, str]]):
+    """A name and a text: owner=shop."""
+
+    name = "name=text"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """The name and the text."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(value).partition("=")
+        if not equals or not name:
+            self.fail(f"a label is like owner=shop, got: {value!r}", param, ctx)
+        return name, text
+
+
 class Partitions(click.ParamType[int | str]):
     """A number, or auto."""
 
@@ -87,6 +104,9 @@ def _option(name: str, kind: Any) -> Callable[[Function], Function]:
     if name == "weights":
         more = f"{text} Can be given again."
         return click.option("--weight", "weights", type=Weight(), multiple=True, help=more)
+    if name == "labels":
+        more = f"{text} Can be given again."
+        return click.option("--label", "labels", type=Label(), multiple=True, help=more)
     if kind is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
@@ -117,5 +137,7 @@ def given(settings: dict[str, Any]) -> dict[str, Any]:
     if chosen.get("partitions") == "auto":
         del chosen["partitions"]
         chosen["auto_partitions"] = True
-    weights = chosen.pop("weights", ())
-    return chosen | ({"weights": dict(weights)} if weights else {})
+    for name in ("weights", "labels"):
+        pairs = chosen.pop(name, ())
+        chosen |= {name: dict(pairs)} if pairs else {}
+    return chosen

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -55,6 +56,17 @@ class Tls:
         if self.server_name is not None:
             options["override_hostname"] = self.server_name
         return options
+
+    def context(self) -> ssl.SSLContext:
+        """The same for Python's own sockets. Raises OSError, ValueError: a file is wrong."""
+        ca, certificate, key = (
+            None if path is None else Path(fspath(path)).expanduser()
+            for path in (self.ca, self.certificate, self.key)
+        )
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key)
+        return context
 
 
 def _read(name: str, path: str) -> bytes:

@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,24 +22,29 @@ from pyarrow import flight
 
 from dejaqueue.client.credentials import Tls, headers_of
 from dejaqueue.client.flight_errors import as_seen, error_of
+from dejaqueue.client.lane import Lane, LaneChannel
+from dejaqueue.client.lane import connect as connect_lane
+from dejaqueue.client.replies import CLOCK, Replies, fail
 from dejaqueue.client.shared_streams import SharedStreams, SharedWriteChannel
 from dejaqueue.client.silence_watch import SilenceWatch
 from dejaqueue.client.transport import Delivery
-from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.schema.arrival import Rows, is_layout_of_texts
 from dejaqueue.schema.texts import mended_batch, mended_table
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle, StreamError
+from dejaqueue.wire.lane import LaneAddress
 
 PORT_DEFAULT = 7464
 FOLLOWS = "x-dejaq-follows"
 """The header of a client that goes to other brokers itself when it is told where (Elsewhere)."""
 CALL_SECONDS_MAX = 60.0
 """An action or a page of rows that takes longer has failed."""
-CLOSE_SECONDS_MAX = 10.0
-"""Closing waits this long for a stream's last replies."""
+LANE_RETRY_US = 60_000_000
+"""A broker that had no lane, or whose lane could not be reached, is asked again after this."""
+LANE_SECONDS_MAX = 5.0
+"""To say where it is."""
 
 FLIGHT_OPTIONS = [
     # Half-open connections are noticed while streams are open. A server takes pings without data
@@ -63,8 +67,6 @@ FLIGHT_OPTIONS = [
 # of them comes back as an error of ours; whoever wants them sets the variable.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-_CLOCK = SteadyClock()
-
 Answer = TypeVar("Answer")
 
 
@@ -86,11 +88,6 @@ def flight_location(url: str) -> str:
     return f"{'grpc' if parts.scheme == 'dejaq' else 'grpc+tls'}://{host}:{port}"
 
 
-def _fail(reply: Future[Any], error: DejaQError) -> None:
-    if not reply.done():
-        reply.set_exception(error)
-
-
 def _believed(rows: Rows | None) -> Rows:
     """What a broker sent, if it can be read. Raises Unavailable: what broke it may pass."""
     rows, _ = _judged(rows)
@@ -107,67 +104,7 @@ def _judged(rows: Rows | None) -> tuple[Rows, bool]:
         raise Unavailable(f"the broker sent rows that are no valid Arrow: {malformed}") from None
 
 
-class _Stream:
-    """What a DoPut and a DoExchange have in common: futures by number, and one end."""
-
-    def __init__(self) -> None:
-        self.mutex = threading.Lock()
-        self.pending: dict[int, Future[Reply]] = {}
-        self.end: DejaQError | None = None
-        self.thread: threading.Thread | None = None
-        self.closing = False
-        self._since_us = 0
-
-    def waits_since_us(self) -> int | None:
-        """Since when a reply is waited for; see silence_watch.py."""
-        return self._since_us if self.pending else None
-
-    def register(self, number: int) -> Future[Reply]:
-        """A future that the reply of this number will end. Call under the mutex."""
-        reply: Future[Reply] = Future()
-        if self.end is not None:
-            reply.set_exception(self.end)
-        else:
-            if not self.pending:
-                self._since_us = _CLOCK.now_us()
-            self.pending[number] = reply
-        return reply
-
-    def answer(self, frame: Reply) -> None:
-        """End the future of a reply; called by the reading thread."""
-        waiting = self.pending.pop(frame.number, None)
-        self._since_us = _CLOCK.now_us()
-        if waiting is None:
-            raise InternalError(f"the broker answered number {frame.number}, which was not asked")
-        if frame.error is not None:
-            frame = replace(frame, error=as_seen(frame.error))
-        waiting.set_result(frame)
-
-    def ended(self, error: DejaQError | None) -> None:
-        """No reply comes any more: whatever still waits ends with an error."""
-        with self.mutex:
-            self.end = error or Unavailable("the stream is closed")
-            left, self.pending = self.pending, {}
-        # What was on its way when the stream broke has an unknown outcome, whatever broke it;
-        # only a refusal of the broker (a bad descriptor, a bad schema) is the answer itself.
-        for reply in left.values():
-            _fail(reply, self.end)
-
-    def start(self, name: str, read: Callable[[], None]) -> None:
-        """Start the reading thread. A daemon: a silent server must not keep a program alive."""
-        self.thread = threading.Thread(target=read, name=f"dejaq-{name}", daemon=True)
-        self.thread.start()
-
-    def join(self) -> bool:
-        """Wait for the reading thread; False if it did not end in time."""
-        thread = self.thread
-        if thread is None or thread is threading.current_thread():
-            return True
-        thread.join(CLOSE_SECONDS_MAX)
-        return not thread.is_alive()
-
-
-class FlightWriteChannel(_Stream):
+class FlightWriteChannel(Replies):
     """An open DoPut stream. It opens with the first batch, whose schema is the stream's."""
 
     def __init__(
@@ -207,7 +144,7 @@ class FlightWriteChannel(_Stream):
             reply = self.register(number)
             if reply.done() or self.closing:
                 self.pending.pop(number, None)
-                _fail(reply, Unavailable("the stream is closed"))
+                fail(reply, Unavailable("the stream is closed"))
                 return reply
             try:
                 if self._writer is None:
@@ -248,7 +185,7 @@ class FlightWriteChannel(_Stream):
         self.end = error
         reply = self.pending.pop(number, None)
         if reply is not None:
-            _fail(reply, error)
+            fail(reply, error)
 
     def _read(self) -> None:
         assert self._reader is not None
@@ -291,7 +228,7 @@ class FlightWriteChannel(_Stream):
             self.ended(Unavailable("the broker did not end the stream in time"))
 
 
-class FlightConsumeChannel(_Stream):
+class FlightConsumeChannel(Replies):
     """An open DoExchange stream."""
 
     def __init__(
@@ -339,7 +276,7 @@ class FlightConsumeChannel(_Stream):
             if not written:
                 self.pending.pop(settle.number, None)
         if not written:
-            _fail(reply, self.end or Unavailable("the stream broke"))
+            fail(reply, self.end or Unavailable("the stream broke"))
         elif settle.number == 0:
             reply.set_result(Reply(0))
         return reply
@@ -441,13 +378,20 @@ class FlightTransport:
             weakref.WeakSet()
         )
         self._shared = SharedStreams(self._open)
+        self._url, self._tls = url, tls
+        self._lane: Lane | None = None
+        self._laneless_until_us = 0
+        self._lane_turn = threading.Lock()
         self._mutex = threading.Lock()
         self._closed = False
-        self._silence = SilenceWatch(self._write_streams, self._ask, _CLOCK)
+        self._silence = SilenceWatch(self._write_streams, self._ask, CLOCK)
 
-    def _write_streams(self) -> list[FlightWriteChannel]:
+    def _write_streams(self) -> list[Replies]:
         with self._mutex:
-            return [one for one in self._streams if isinstance(one, FlightWriteChannel)]
+            streams: list[Replies] = [
+                one for one in self._streams if isinstance(one, FlightWriteChannel)
+            ]
+        return streams if self._lane is None else [*streams, self._lane]
 
     def _ask(self, seconds: float) -> None:
         options = flight.FlightCallOptions(timeout=seconds, headers=self._headers)
@@ -474,6 +418,37 @@ class FlightTransport:
         if shared and self._follows:
             return SharedWriteChannel(self._shared, checked)
         return self._open(checked)
+
+    def open_lane(self, stream: WriteStream) -> LaneChannel | None:
+        """A channel for single messages; None = there is none: the broker has no lane, it is out of
+        reach, or the client does not follow. May wait for the broker."""
+        self._check_open()
+        if not self._follows:
+            return None
+        with self._lane_turn:
+            lane = self._lane
+            if lane is None or lane.is_over:
+                lane = self._lane = self._connect_lane()
+        return None if lane is None else LaneChannel(lane, stream.check())
+
+    def _connect_lane(self) -> Lane | None:
+        if CLOCK.now_us() < self._laneless_until_us:
+            return None
+        options = flight.FlightCallOptions(timeout=LANE_SECONDS_MAX, headers=self._headers)
+        try:
+            [answer] = self._writes.do_action(flight.Action("lane", b"{}"), options)
+            said = json.loads(answer.body.to_pybytes())
+            place = LaneAddress(int(said["port"]), str(said["name"])) if said["port"] else None
+        except Exception as wrong:  # noqa: BLE001 - by Flight it will be said what is wrong
+            if isinstance(error_of(wrong), Unavailable):
+                return None  # the broker is away: whoever sends tries again soon
+            place = None
+        lane = None
+        if place is not None:
+            lane = connect_lane(self._url, place, self._headers, self._tls, self._silence.sent)
+        if lane is None:
+            self._laneless_until_us = CLOCK.now_us() + LANE_RETRY_US
+        return lane
 
     def _open(self, stream: WriteStream) -> FlightWriteChannel:
         self._check_open()
@@ -558,6 +533,9 @@ class FlightTransport:
         self._silence.close()
         for stream in streams:
             stream.close()
+        with self._lane_turn:
+            if self._lane is not None:
+                self._lane.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._writes.close()
         self._consumes.close()

@@ -14,11 +14,13 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from dejaqueue.client.connection_watch import ConnectionWatch
-from dejaqueue.client.transport import Transport, WriteChannel
+from dejaqueue.client.row_batch import RowBatch
+from dejaqueue.client.transport import RowChannel, Transport, WriteChannel
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Elsewhere, InternalError, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
@@ -41,15 +43,34 @@ def backoff_ms(failures: int, wrong: BaseException | None = None) -> float:
 @dataclass(slots=True, eq=False)
 class _Waiting:
     number: int
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch | RowBatch
     answer: Future[Reply]
     deadline_us: int = 0
     sendings: int = 0
 
 
-def _write(connection: WriteChannel, waiting: _Waiting) -> Future[Reply]:
+Channel: TypeAlias = WriteChannel | RowChannel
+
+
+class _AsBatches:
+    """A channel of batches for single messages, where there is no lane."""
+
+    def __init__(self, inner: WriteChannel) -> None:
+        self._inner = inner
+
+    def send(self, number: int, batch: RowBatch) -> Future[Reply]:
+        """Send them as a record batch."""
+        return self._inner.send(number, batch.record_batch())
+
+    def close(self) -> None:
+        """Close it."""
+        self._inner.close()
+
+
+def _write(connection: Channel, waiting: _Waiting) -> Future[Reply]:
     waiting.sendings += 1
     try:
+        # A link sends one kind alone, and has channels for that kind.
         return connection.send(waiting.number, waiting.batch)
     except DejaQError as wrong:
         refused: Future[Reply] = Future()
@@ -67,6 +88,9 @@ class WriteLink:
         shared: its connections may carry batches of other links, too.
         watch: is told when there is no broker, and when there is one again.
     """
+
+    has_rows = False
+    """What is sent are single messages (RowBatch)."""
 
     def __init__(
         self,
@@ -92,8 +116,8 @@ class WriteLink:
         self._state = threading.Lock()  # held for moments only; replies take it
         self._waiting: dict[int, _Waiting] = {}
         self._number = 0
-        self._channel: WriteChannel | None = None
-        self._dropped: list[WriteChannel] = []
+        self._channel: Channel | None = None
+        self._dropped: list[Channel] = []
         self._failures = 0
         self._wrong: BaseException | None = None
         self._retrying = False
@@ -120,7 +144,9 @@ class WriteLink:
     def _leave_window(self, _answer: Future[Reply]) -> None:
         self.window.release()
 
-    def send_in_window(self, batch: pa.RecordBatch, *, wait: bool = True) -> Future[Reply]:
+    def send_in_window(
+        self, batch: pa.RecordBatch | RowBatch, *, wait: bool = True
+    ) -> Future[Reply]:
         """Send a batch without a look at the window: the caller bounds what is on its way.
 
         Args:
@@ -157,10 +183,10 @@ class WriteLink:
             sent.add_done_callback(partial(self._answered, channel, waiting))
         return answer
 
-    def _open(self) -> tuple[WriteChannel | None, DejaQError | None]:
+    def _open(self) -> tuple[Channel | None, DejaQError | None]:
         """Under the order: a new channel, or why there can be none; (None, None) = try later."""
         try:
-            channel = self._transport.open_write(self.stream, shared=self._shared)
+            channel = self._channel_of_kind()
         except Unavailable as wrong:
             self._lost(wrong)
             return None, None
@@ -170,7 +196,10 @@ class WriteLink:
             self._channel = channel
         return channel, None
 
-    def _answered(self, connection: WriteChannel, waiting: _Waiting, reply: Future[Reply]) -> None:
+    def _channel_of_kind(self) -> Channel:
+        return self._transport.open_write(self.stream, shared=self._shared)
+
+    def _answered(self, connection: Channel, waiting: _Waiting, reply: Future[Reply]) -> None:
         wrong = reply.exception()
         if wrong is None:
             answer = reply.result()
@@ -227,7 +256,7 @@ class WriteLink:
         repeated = waiting.sendings > 1 and self.stream.op in {"move", "cancel"}
         return repeated and answer.statuses is not None and bool(answer.statuses.any())
 
-    def _drop(self, connection: WriteChannel) -> bool:
+    def _drop(self, connection: Channel) -> bool:
         """Do not use this connection any more; True if it was in use until now."""
         with self._state:
             if self._channel is not connection:
@@ -324,3 +353,15 @@ class WriteLink:
         self._fail_all(Unavailable("the client is closed"))
         for left in [*dropped, *([channel] if channel is not None else [])]:
             left.close()
+
+
+class RowLink(WriteLink):
+    """The same for single messages (RowBatch): on a lane where there is one, else as batches."""
+
+    has_rows = True
+
+    def _channel_of_kind(self) -> Channel:
+        lane = self._transport.open_lane(self.stream)
+        if lane is not None:
+            return lane
+        return _AsBatches(self._transport.open_write(self.stream, shared=self._shared))

@@ -13,14 +13,15 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from dejaqueue.client.flight_transport import FlightTransport, flight_location
 from dejaqueue.client.shards.calls import ShardCalls
 from dejaqueue.client.shards.writing import ShardedWriteChannel
-from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
+from dejaqueue.client.transport import ConsumeChannel, Delivery, RowChannel, WriteChannel
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
 from dejaqueue.model import Topic, shard_name, topic_of
@@ -32,6 +33,7 @@ FOLLOW_MS_MAX = 15_000
 URLS_MAX = 64
 
 Answer = TypeVar("Answer")
+Batch = TypeVar("Batch", contravariant=True)
 Connect = Callable[[str], FlightTransport]
 
 
@@ -59,14 +61,21 @@ def _topic_of(values: dict[str, Any]) -> str:
     return named if isinstance(named, str) else ""
 
 
-class _RoutedWriteChannel:
+class _Channel(Protocol[Batch]):
+    def send(self, number: int, batch: Batch) -> Future[Reply]: ...
+    def close(self) -> None: ...
+
+
+class _RoutedWriteChannel(Generic[Batch]):
     """A write stream that tells where its topic went."""
 
-    def __init__(self, inner: WriteChannel, learn: Callable[[BaseException | None], None]) -> None:
+    def __init__(
+        self, inner: _Channel[Batch], learn: Callable[[BaseException | None], None]
+    ) -> None:
         self._inner = inner
         self._learn = learn
 
-    def send(self, number: int, batch: pa.RecordBatch) -> Future[Reply]:
+    def send(self, number: int, batch: Batch) -> Future[Reply]:
         """Send a batch; its reply."""
         reply = self._inner.send(number, batch)
         reply.add_done_callback(self._look)
@@ -170,11 +179,19 @@ class RoutedTransport:
 
     def _open_one(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
         url, transport = self._route(stream.topic)
-
-        def learn(error: BaseException | None) -> None:
-            self._learn(stream.topic, url, error)
-
+        learn = partial(self._learn, stream.topic, url)
         return _RoutedWriteChannel(transport.open_write(stream, shared=shared), learn)
+
+    def open_lane(self, stream: WriteStream) -> RowChannel | None:
+        """A channel for single messages to the broker of their topic; None = they go as batches.
+        Raises Unavailable, BadRequest."""
+        if self._spreads.get(stream.topic, 1) > 1:
+            return None
+        url, transport = self._route(stream.topic)
+        channel = transport.open_lane(stream)
+        if channel is None:
+            return None
+        return _RoutedWriteChannel(channel, partial(self._learn, stream.topic, url))
 
     def open_consume(
         self,

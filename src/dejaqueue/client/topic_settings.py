@@ -37,6 +37,7 @@ class LiveSettings(TypedDict, total=False):
     paused: bool
     auto_partitions: bool
     history: bool
+    labels: dict[str, str]
 
 
 class TopicSettings(LiveSettings, total=False):

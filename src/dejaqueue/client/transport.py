@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from dejaqueue.client.row_batch import RowBatch
 from dejaqueue.errors import DejaQError
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import DeliveryHead, Ping, Pong, Reply, Settle
@@ -42,6 +43,18 @@ class WriteChannel(Protocol):
 
     def close(self) -> None:
         """Wait for replies of what was sent, then close. Twice is fine."""
+        ...
+
+
+class RowChannel(Protocol):
+    """The same for single messages, without a record batch."""
+
+    def send(self, number: int, batch: RowBatch) -> Future[Reply]:
+        """As WriteChannel."""
+        ...
+
+    def close(self) -> None:
+        """As WriteChannel."""
         ...
 
 
@@ -80,6 +93,11 @@ class Transport(Protocol):
         Args:
             shared: it may be one with those of other topics and producers.
         """
+        ...
+
+    def open_lane(self, stream: WriteStream) -> RowChannel | None:
+        """A channel for single messages; None = they go as batches. Raises Unavailable,
+        BadRequest."""
         ...
 
     def open_consume(

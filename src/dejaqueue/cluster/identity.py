@@ -1,27 +1,28 @@
-"""Which cluster this is: the same word at the coordinator and in the store of journals.
+"""Which cluster this is: the same word at the coordinator and in the catalogue's journal.
 
     fact cluster/identity        {"id": …, "slots": …, "is_kept": …, "maker": …}
-    document cluster             {"id": …, "slots": …}, in the store of journals
+    first entry of the catalogue {"founded": {"id": …, "slots": …}}
 
 Room: cluster. Asked when a broker starts, before it joins.
 Holds: brokers that share a coordinator and not a store of journals, or the reverse, do not
 start; of brokers that make a cluster together one writes to its store, and the others compare.
-See: docs/adr/0027; checking.py, for what a coordinator does not know any more.
+See: docs/adr/0027 and 0034.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from dejaqueue.catalogue.changes import Change, FoundedCluster
+from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.coordinator.interface import Conflict, Coordinator
 from dejaqueue.errors import JournalDamaged, Refused, Unavailable
-from dejaqueue.journal.interface import JournalStore
 
 KEY = "cluster/identity"
-DOCUMENT = "cluster"
 LOOK_US = 100_000
 PATIENCE_US = 30_000_000
 MAKER_US_MAX = 5_000_000
@@ -54,22 +55,19 @@ class Identity:
         }
         return json.dumps(values).encode()
 
-    def to_document(self) -> str:
-        """As the store of journals has it."""
-        return json.dumps({"id": self.id, "slots": self.slots})
-
 
 def agree(
     coordinator: Coordinator,
-    store: JournalStore,
+    open_log: Callable[[], CatalogueLog],
     clock: Clock,
     *,
     slots: int,
     adopts: bool = False,
-) -> Identity:
-    """What this cluster is, at the coordinator and in the store alike.
+) -> tuple[Identity, CatalogueLog]:
+    """What this cluster is, at the coordinator and in the catalogue's journal alike; and that.
 
     Args:
+        open_log: opens the catalogue's journal; tried again while its server is away.
         clock: elapsed time.
         slots: of a cluster that is made now.
         adopts: let a coordinator that knows no cluster take that of the journals.
@@ -79,26 +77,28 @@ def agree(
     """
     maker = secrets.token_hex(8)
     began_us = clock.now_us()
+    log: CatalogueLog | None = None
     while True:
         waited_us = clock.now_us() - began_us
         try:
             new = Identity("", slots, is_kept=False, maker=maker)
-            found = _look(coordinator, store, new, adopts=adopts, replaces=waited_us > MAKER_US_MAX)
+            log = log or open_log()
+            found = _look(coordinator, log, new, adopts=adopts, replaces=waited_us > MAKER_US_MAX)
         except Unavailable:  # servers that start together may take a while
             if waited_us > PATIENCE_US:
                 raise
             found = None
-        if found is not None:
-            return found
+        if found is not None and log is not None:
+            return found, log
         clock.wait_until(clock.now_us() + LOOK_US, Wake())
 
 
 def _look(
-    coordinator: Coordinator, store: JournalStore, new: Identity, *, adopts: bool, replaces: bool
+    coordinator: Coordinator, log: CatalogueLog, new: Identity, *, adopts: bool, replaces: bool
 ) -> Identity | None:
     """Compare, or go a step towards a cluster; None = look again."""
     known = _known(coordinator)
-    kept = _kept(store)  # after the fact, since it is written before the fact says so
+    kept = _kept(log)  # after the fact, since it is written before the fact says so
     if known is None:
         if kept is not None and not adopts and _known(coordinator) is None:
             raise Refused(
@@ -113,10 +113,10 @@ def _look(
             _put(coordinator, replace(known, is_kept=True))
         return known
     elif known.maker == new.maker:
-        store.store_document(DOCUMENT, known.to_document())
+        _found(log, known)
     elif replaces and _put(coordinator, replace(known, maker=new.maker)):
         # At once: others that are tired of waiting replace this one as soon as they look.
-        store.store_document(DOCUMENT, known.to_document())
+        _found(log, known)
     return None
 
 
@@ -130,15 +130,23 @@ def _compare(coordinator: Coordinator, known: Identity, kept: Identity | None) -
     )
 
 
-def _kept(store: JournalStore) -> Identity | None:
-    text = store.load_document(DOCUMENT)
-    if text is None:
-        return None
-    try:
-        values = json.loads(text)
-        return Identity(str(values["id"]), int(values["slots"]), is_kept=True, maker="")
-    except (ValueError, KeyError, TypeError) as wrong:
-        raise JournalDamaged(f"the identity of the cluster: {wrong}") from wrong
+def _kept(log: CatalogueLog) -> Identity | None:
+    log.read()
+    cluster = log.state.cluster
+    if cluster is not None:
+        return Identity(cluster.id, cluster.slots, is_kept=True, maker="")
+    if log.revision:
+        raise Refused("the journals here belong to a broker that is alone, not to a cluster")
+    return None
+
+
+def _found(log: CatalogueLog, identity: Identity) -> None:
+    """Append which cluster this is, unless something was appended already."""
+
+    def founded() -> Change | None:
+        return None if log.revision else FoundedCluster(identity.id, identity.slots)
+
+    log.change(founded)
 
 
 def _known(coordinator: Coordinator) -> Identity | None:

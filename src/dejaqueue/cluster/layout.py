@@ -19,8 +19,8 @@ class Layout:
         version: of the catalogue that it is by; -1 = of none.
 
     Attributes:
-        names: what is to be served of each slot, in the order of the catalogue; nothing of what is
-            being deleted.
+        names: what is to be served of each slot though nobody asks, in the order of the catalogue:
+            what was used, and is there.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Layout:
         """That of the catalogue as it is known now."""
         version = catalogue.version  # before it is read: a change meanwhile makes another one
         made = cls(catalogue.placed(), slots, version)
-        for topic in catalogue.by_name().values():
-            for name in topic.shards:
+        for row in catalogue.rows():
+            for name in row.topic.shards if row.is_used else ():
                 made.names.setdefault(made.slot(name), []).append(name)
         return made
 

@@ -1,9 +1,9 @@
-"""What is left of topics that nobody goes on making, and that are deleted: it is cleared away.
+"""What is left of topics that are deleted: it is let go of, and their journals are dropped.
 
 Room: cluster. Asked in each round of a node; what waits for journals runs beside the rounds.
-Holds: journals of a topic are dropped when everybody who served it has said that it is let go of;
+Holds: journals of a topic are dropped when all its shards are closed by their owners;
 one thing is done with the journals of a topic at a time.
-See: node.py; catalogue.py, whose facts these are; docs/adr/0024.
+See: node.py; catalogue.py, whose changes these are; docs/adr/0024.
 """
 
 from __future__ import annotations
@@ -42,30 +42,28 @@ class Leftovers:
         self._busy: set[str] = set()
         """Topics whose journals are looked at or dropped just now."""
         self._tidied: set[str] = set()
-
-    def finish(self, catalogue: ClusterCatalogue, sessions: list[str]) -> None:
-        """Have topics live, or be deleted, whose makers are none of these lives."""
-        for topic in catalogue.abandoned(sessions):
-            self._apart(topic, partial(catalogue.finish, topic, sessions))
+        self._tidied_version = -1
 
     def let_go(self, broker: Broker, catalogue: ClusterCatalogue, mine: set[int]) -> bool:
         """Say of topics that are being deleted that they are let go of; False: one is not yet.
 
-        Whoever owns the slot says so: no other broker serves it, or its membership is over.
+        Whoever owns the slot says so. A broker that believes so still, and sleeps, is kept out by
+        an epoch before.
 
         Args:
             mine: slots that this broker owns.
         """
         all_left = True
         for topic in catalogue.leaving():
-            kept = catalogue.kept(topic)
-            for name in () if kept is None else kept.waits:
-                if self._slot_of(name) not in mine:
-                    continue
-                if broker.has_let_go(name):
-                    catalogue.let_go(topic, name)
-                else:
-                    all_left = False
+            row = catalogue.row_of(topic)
+            shards = () if row is None else row.waits
+            here = [name for name in shards if self._slot_of(name) in mine]
+            if row is None or not here:
+                continue
+            if all(broker.has_let_go(name) for name in here):
+                self._apart(topic, partial(catalogue.let_go, row, here))
+            else:
+                all_left = False
         return all_left
 
     def bury(
@@ -74,15 +72,17 @@ class Leftovers:
         """Drop the journals of topics that everybody has let go of: one broker does, any may."""
         buriers = dealt(staying, slots)
         for topic in catalogue.leaving():
-            kept = catalogue.kept(topic)
-            if kept is None or kept.waits:
+            row = catalogue.row_of(topic)
+            if row is None or row.waits:
                 continue
             if buriers and buriers[self._slot_of(topic)] == self._node:
-                self._apart(topic, partial(catalogue.bury, kept))
-        words = catalogue.words()
-        if self._tidied - words:
-            broker.store.tidy(words)
-        self._tidied = words
+                self._apart(topic, partial(catalogue.bury, row))
+        version = catalogue.version
+        if version != self._tidied_version:
+            words = catalogue.words()
+            if self._tidied - words:
+                broker.store.tidy(words)
+            self._tidied, self._tidied_version = words, version
 
     def _apart(self, topic: str, call: Callable[[], None]) -> None:
         """Do one thing at a time with journals of a topic, beside the rounds: it may hang."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +26,11 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.broker.topic.threads import Running, Threads
+from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.care import Care
-from dejaqueue.cluster.catalogue import PREFIX as TOPICS
+from dejaqueue.cluster.catalogue import KEY as CATALOGUE
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.checking import Astray, check
 from dejaqueue.cluster.claims import Claims
@@ -40,7 +42,7 @@ from dejaqueue.cluster.layout import Layout
 from dejaqueue.cluster.leftovers import Leftovers
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import View, owners_of
-from dejaqueue.cluster.placement import start_for
+from dejaqueue.cluster.placement import slot_of, start_for
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
@@ -84,7 +86,7 @@ class Node:
     Attributes:
         on_gone: called with the url of a broker that is no member any more; must not wait.
         on_join: called with the key of this broker's fact and its session when it has joined.
-        astray: topics that the coordinator or the journals lack, as far as was last seen.
+        astray: topics that the catalogue or the journals lack, as far as was last seen.
         clocks: how far those of other brokers are off.
         disk: of the server beside this broker; None = there is none.
         care: does what is asked of the servers of the cluster; None = they are not JetStream.
@@ -149,19 +151,26 @@ class Node:
 
     # --- what the broker asks (Shared) ---------------------------------------------------------
 
-    def catalogue(self, store: JournalStore) -> Catalogue:
-        """All topics of the cluster. Raises Refused (identity.py), Unavailable."""
-        clock, slots = self._clock, self._slots
-        self._slots = agree(self.coordinator, store, clock, slots=slots, adopts=self._adopts).slots
-        lock = self._where.lock()
-        self._catalogue = ClusterCatalogue(self.coordinator, store, self._clock, lock)
+    def catalogue(
+        self, store: JournalStore, snapshot_writer: Executor, now_ms: Callable[[], int]
+    ) -> Catalogue:
+        """All topics of the cluster. Raises Refused (identity.py), JournalDamaged, Unavailable."""
+        where = self._where
+
+        def open_log() -> CatalogueLog:
+            return CatalogueLog(store, where.lock(), snapshot_writer, now_ms, where.future)
+
+        known, log = agree(
+            self.coordinator, open_log, self._clock, slots=self._slots, adopts=self._adopts
+        )
+        self._slots = known.slots
+        self._catalogue = ClusterCatalogue(store, log, self.coordinator)
         self._catalogue.start_of = self._start_of
-        if self._adopts:
-            self.astray = check(self._catalogue, store, adopt=True)
         return self._catalogue
 
     def _slot(self, topic: str) -> int:
-        return self._laid_out().slot(topic)
+        assert self._catalogue is not None
+        return slot_of(topic, self._catalogue.placed(), self._slots)
 
     def _laid_out(self) -> Layout:
         """Which topics lie in which slots, by what is known of them now."""
@@ -207,17 +216,15 @@ class Node:
         """Return when somebody serves the topic, or after five seconds."""
 
         def is_served() -> bool:
-            owner = self._view.living_owner(self._slot(topic))
-            if owner is None:
-                return False
-            return owner.node != self.name or (
-                self._broker is not None and self._broker.serves(topic)
-            )
+            slot = self._slot(topic)
+            owner = self._view.living_owner(slot)
+            return owner is not None and (owner.node != self.name or slot in self._mine)
 
-        self._look_until(is_served, PLACED_SECONDS_MAX)
+        if not is_served():
+            self._look_until(is_served, PLACED_SECONDS_MAX)
 
     def settled(self, topic: str) -> None:
-        """Return when a topic is neither being made nor deleted any more. Raises Unavailable."""
+        """Return when a topic is not being deleted any more. Raises Unavailable."""
         catalogue = self._catalogue
         assert catalogue is not None
         if not self._look_until(lambda: topic not in catalogue.changing(), SETTLED_SECONDS_MAX):
@@ -242,11 +249,11 @@ class Node:
         """The members of the cluster, and which topic each serves."""
         assert self._catalogue is not None
         view, placed = self._view, self._catalogue.placed()
-        names = (topic,) if topic else sorted(self._catalogue.by_name())
+        names = (topic,) if topic else sorted(self._catalogue.names())
         return {
             "node": self.name,
             "coordinator": self.coordinator.summary,
-            "astray": sum(not one.adopted for one in self.astray),
+            "astray": len(self.astray),
             "nodes": [
                 {**member.described(), "clock": self.clocks.described(member)}
                 for member in sorted(view.members.values(), key=lambda member: member.node)
@@ -257,7 +264,7 @@ class Node:
     def act(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """What an operator asks of the cluster; see care.py, checking.py."""
         if name == "check_cluster":
-            return {"astray": [one.to_dict() for one in self._check(adopt=body["adopt"])]}
+            return {"astray": [one.to_dict() for one in self._check()]}
         if self.care is None:
             raise Refused("only servers of JetStream are removed and repaired by brokers")
         return self.care.act(name, body)
@@ -266,23 +273,20 @@ class Node:
         """Have the API keys be those of the cluster. Raises as KeyRing.open."""
         self._keys.open(keys)
 
-    def _check(self, *, adopt: bool) -> list[Astray]:
-        """Look for topics that the coordinator or the journals lack. Raises Unavailable."""
+    def _check(self) -> list[Astray]:
+        """Look for topics that the catalogue or the journals lack. Raises Unavailable."""
         assert self._catalogue is not None
         assert self._broker is not None
-        self.astray = check(self._catalogue, self._broker.store, adopt=adopt)
-        if any(one.adopted for one in self.astray):
-            self._see_topics()
-        left = [one for one in self.astray if not one.adopted]
-        for one in left[:10]:
+        found = self.astray = check(self._catalogue, self._broker.store)
+        for one in found[:10]:
             log.error("topic %s, journals %s: %s", one.topic or "?", one.journals, one.lack)
-        if left:
-            log.error("%d topics are astray: see `dejaq cluster check`", len(left))
-        return self.astray
+        if found:
+            log.error("%d topics are astray: see `dejaq cluster check`", len(found))
+        return found
 
     def _check_once(self) -> None:
         try:
-            self._check(adopt=False)
+            self._check()
         except DejaQError as error:
             log.warning("node %s: topics were not checked: %s", self.name, error)
 
@@ -299,7 +303,7 @@ class Node:
         for prefix, bell in (
             (members.PREFIX, self._round.ring),
             (ownership.PREFIX, self._round.ring),
-            (TOPICS, self._see_topics),
+            (CATALOGUE, self._see_topics),
             (KEYS, self._renewal.ring),
         ):
             self._watches.append(self.coordinator.watch(prefix, bell))
@@ -326,10 +330,7 @@ class Node:
         self._settled_us = self._clock.now_us() + min(self._lease_ms * 500, SETTLE_US)
         self._membership = membership
         self.on_join(membership.key, self._member.session)
-        if self._catalogue is not None:
-            self._catalogue.maker = self._member.session
         log.info("node %s has joined the cluster at %s", self.name, self.coordinator.summary)
-        # The coordinator may have been away, and restored from an older copy.
         if self._checker is not None:
             self._checker.join()
         self._checker = self._where.start("dejaq-check", self._check_once, daemon=True)
@@ -456,8 +457,7 @@ class Node:
         if self._topics_changed or self._clock.now_us() >= self._refresh_us:
             self._topics_changed = False
             self._refresh_us = self._clock.now_us() + REFRESH_MS * 1_000
-            if catalogue.refresh():
-                broker.catalogue_changed()
+            self._read_catalogue(catalogue, broker)
         if broker.keys.peers_key is None:
             broker.keys.peers_key = members.peers_key(self.coordinator)
         facts = self.coordinator.list(members.PREFIX)
@@ -471,7 +471,6 @@ class Node:
         owners = owners_of(self.coordinator.list(ownership.PREFIX))
         self._forget_gone(living)
         self._view = View(living, owners)
-        self._leftovers.finish(catalogue, [member.session for member in living.values()])
         waits = self._clock.now_us() < self._settled_us
         plan = ownership.plan(self.name, session, self._view, self._slots, waits=waits)
         served = self._served()
@@ -483,9 +482,9 @@ class Node:
         if taken:
             log.info("node %s has taken %d slots over", self.name, len(taken))
         mine = [slot for slot in (*plan.keep, *taken) if not self._is_given(slot)]
-        if any(slot not in self._mine for slot in mine) and catalogue.refresh():
+        if any(slot not in self._mine for slot in mine):
             # Whoever had them may have served by changes that nobody has told here yet.
-            broker.catalogue_changed()
+            self._read_catalogue(catalogue, broker)
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
                 return ROUND_MS
@@ -508,6 +507,15 @@ class Node:
             return AGAIN_MS
         look_ms = (self.clocks.next_us - self._clock.now_us()) // 1_000
         return max(AGAIN_MS, min(ROUND_MS, look_ms))
+
+    def _read_catalogue(self, catalogue: ClusterCatalogue, broker: Broker) -> None:
+        """Serve by the catalogue of now. While it cannot be read, what is served goes on."""
+        try:
+            if catalogue.refresh():
+                broker.catalogue_changed()
+        except DejaQError as error:
+            self._topics_changed = True
+            log.warning("node %s can't read the catalogue: %s", self.name, error)
 
     def _say_how_it_is(self, membership: Membership, facts: list[Fact]) -> None:
         """Take nothing, or let go of everything, if this broker's clock is apart; and tell others

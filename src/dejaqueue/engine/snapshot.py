@@ -298,6 +298,15 @@ def next_sequence_of(meta: str) -> int:
         raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
 
 
+def epoch_of(meta: str) -> tuple[int, int]:
+    """When a snapshot was taken, in ms, and the epoch of then. Raises JournalDamaged."""
+    try:
+        values = json.loads(meta)
+        return int(values["now_ms"]), int(values["epoch"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
+
+
 def _check(is_right: bool, text: str) -> None:
     if not is_right:
         raise JournalDamaged(f"snapshot: {text}")

@@ -64,17 +64,22 @@ class TopicWriters:
         )
 
     def _submit(self, address: bytes, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
-        names = address[_NAMES_AT - _NUMBER_BYTES :]
         try:
-            writer = self._writers.get(names)
-            if writer is None or not self._is_served(writer):
-                writer = self._open(names, address)
+            writer = self.writer(address)
         except DejaQError as error:
             if self._stream.acks != "none":
                 reply(Reply(number, batch.num_rows, error=error))
             return
         own_number = int.from_bytes(address[:_NUMBER_BYTES], "little")
         writer.submit(own_number, batch, partial(_answer, number, reply))
+
+    def writer(self, address: bytes) -> Writer:
+        """The writer for batches of this address. Raises why there is none."""
+        names = address[_NAMES_AT - _NUMBER_BYTES :]
+        writer = self._writers.get(names)
+        if writer is None or not self._is_served(writer):
+            writer = self._open(names, address)
+        return writer
 
     def _open(self, names: bytes, address: bytes) -> Writer:
         self._writers.pop(names, None)

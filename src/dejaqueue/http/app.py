@@ -33,6 +33,7 @@ from dejaqueue.http.routes import (
     transactions,
 )
 from dejaqueue.http.service import Service
+from dejaqueue.http.sqs import door as sqs
 from dejaqueue.version import __version__
 
 DESCRIPTION = """A queue that hands messages out when they are due.
@@ -62,13 +63,16 @@ def build_app(service: Service) -> FastAPI:
         app.include_router(part.router)
     app.add_api_route("/docs", page.docs, include_in_schema=False)
     doq.install(app, service)
+    with_sqs = service.broker.settings.sqs.enabled
+    if with_sqs:
+        sqs.install(app, service)
     direct = [*sending.router.routes, *leases.router.routes]
     app.add_middleware(FastLane, calls=calls_of(direct))  # first, and so innermost
     if service.forwards:
         app.state.sharded = ShardedBrokers(service.broker, service.flight_tls)
         app.add_middleware(Forwarding, sharded=app.state.sharded, tls=service.tls)
     pages = Pages.of(service.broker.settings)
-    entrance.install(app, service.gate, pages)
+    entrance.install(app, service.gate, pages, with_sqs=with_sqs)
     openapi.install(app, DESCRIPTION)
     requests = RequestCounts()
     app.add_middleware(RequestCounter, counts=requests)

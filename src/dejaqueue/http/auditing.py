@@ -22,6 +22,8 @@ BEARER = "dejaq.bearer"
 """In the scope: the API key that came with the request; None = none did."""
 CERTIFICATE = "dejaq.certificate"
 """In the scope: the name in the certificate that the connection has shown; absent = none."""
+SIGNED = "dejaq.signed"
+"""In the scope, if the request was signed with an API key: any broker can verify that."""
 SHARDED = "dejaq.sharded"
 """In the scope: what answers in place of the broker, where the topic is in shards."""
 PRINCIPAL = "dejaq.principal"
@@ -36,7 +38,8 @@ _TOPIC_FIELDS = ("topic", "queue_name")
 def is_by_certificate(scope: Scope) -> bool:
     """Who calls is known by a certificate; there is no key that another broker could be shown."""
     caller: Principal | None = scope.get(PRINCIPAL)
-    return scope.get(BEARER) is None and caller is not None and bool(caller.key_id)
+    shows = scope.get(BEARER) is not None or SIGNED in scope
+    return not shows and caller is not None and bool(caller.key_id)
 
 
 def note(request: Request, **facts: object) -> None:

@@ -10,18 +10,21 @@ auditing.py for the log.
 from __future__ import annotations
 
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dejaqueue.access import pages
 from dejaqueue.access.gate import Gate, only_bearer_of
 from dejaqueue.access.pages import Pages
-from dejaqueue.access.roles import EVERYBODY
+from dejaqueue.access.roles import EVERYBODY, Principal
 from dejaqueue.access.routes import RULES
 from dejaqueue.access.rules import PUBLIC
 from dejaqueue.errors import BadRequest, DejaQError
-from dejaqueue.http.auditing import BEARER, CERTIFICATE, PRINCIPAL, note_error, record
+from dejaqueue.http.auditing import BEARER, CERTIFICATE, PRINCIPAL, SIGNED, note_error, record
 from dejaqueue.http.forwarding import FORWARDED
-from dejaqueue.http.problems import problem
+from dejaqueue.http.problems import framework_problem, problem
+from dejaqueue.http.sqs import door
+from dejaqueue.http.sqs.refusals import refusal
 
 _PUBLIC_PATHS = frozenset(path for (_, path), rule in RULES.items() if rule is PUBLIC)
 _LOOKING = frozenset({"GET", "HEAD"})
@@ -34,14 +37,19 @@ _LET_IN_MAX, _LET_IN_BYTES_MAX = 256, 1_000
 look at them again would take a tenth of the time of the smallest request."""
 
 
-def install(app: FastAPI, gate: Gate, known: Pages) -> None:
-    """Have requests of an application let in and audited."""
-    app.add_middleware(_Entrance, gate=gate, known=known)
+def install(app: FastAPI, gate: Gate, known: Pages, *, with_sqs: bool = False) -> None:
+    """Have requests of an application let in and audited.
+
+    Args:
+        with_sqs: requests to SQS's path may be signed.
+    """
+    app.add_middleware(_Entrance, gate=gate, known=known, with_sqs=with_sqs)
 
 
 class _Entrance:
-    def __init__(self, app: ASGIApp, gate: Gate, known: Pages) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, known: Pages, *, with_sqs: bool = False) -> None:
         self._app = app
+        self._with_sqs = with_sqs
         self._gate = gate
         self._pages = known
         self._let_in: set[_Asked] = set()
@@ -51,20 +59,32 @@ class _Entrance:
             await self._app(scope, receive, send)
             return
         takes = _takes(scope)
+        is_sqs = self._with_sqs and door.is_ours(scope)
         try:
             authorizations, headers = _headers(scope)
-            scope[BEARER] = bearer = only_bearer_of(authorizations)
-            certificate = scope.get(CERTIFICATE, "")
-            if certificate and _is_passed_on(scope):
-                certificate = ""  # it is another broker's, and says nothing of the caller
-            scope[PRINCIPAL] = caller = self._gate.principal(bearer, certificate)
+            signed = None
+            if is_sqs:
+                signed = await door.signer(scope, receive, self._gate, authorizations)
+            if signed is not None:
+                scope[BEARER] = bearer = None
+                scope[SIGNED] = True
+                scope[PRINCIPAL] = caller = signed[0]
+                receive = signed[1]
+            else:
+                scope[BEARER] = bearer = only_bearer_of(authorizations)
+                scope[PRINCIPAL] = caller = self._bearer(scope, bearer)
             # No page has a key that was not given to it. While there are none, whatever is sent as
             # one says nothing: a page that has had its name rebound can send what it likes.
-            if bearer is None or caller is EVERYBODY:  # a browser may show certificates, too
+            is_known = bearer is not None or signed is not None
+            if not is_known or caller is EVERYBODY:  # a browser may show certificates, too
                 self._check_page(headers, is_secure=scope["scheme"] == "https", takes=takes)
         except DejaQError as error:
             note_error(scope, error)
-            await problem(error)(scope, receive, send)
+            answer = refusal(error) if is_sqs else problem(error)
+            await answer(scope, receive, send)
+            return
+        except HTTPException as error:
+            await framework_problem(error)(scope, receive, send)
             return
         is_busy = scope["method"] in _LOOKING or scope["path"].rpartition("/")[2] in _BUSY
         if is_busy and not takes:
@@ -77,6 +97,13 @@ class _Entrance:
             await send(message)
 
         await self._app(scope, receive, write_down)
+
+    def _bearer(self, scope: Scope, bearer: str | None) -> Principal:
+        """Who has this key, or shows a certificate. Raises Unauthenticated, Unavailable."""
+        certificate = scope.get(CERTIFICATE, "")
+        if certificate and _is_passed_on(scope):
+            certificate = ""  # it is another broker's, and says nothing of the caller
+        return self._gate.principal(bearer, certificate)
 
     def _check_page(self, headers: dict[bytes, bytes], *, is_secure: bool, takes: bool) -> None:
         """Raise Forbidden for what a browser sends for a page of another origin."""

@@ -21,11 +21,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dejaqueue.errors import Elsewhere, Unavailable
 from dejaqueue.flight.sharded import ShardedBrokers
-from dejaqueue.http.auditing import BEARER, OUTCOME, SHARDED, is_by_certificate, note_error
+from dejaqueue.http.auditing import BEARER, OUTCOME, SHARDED, SIGNED, is_by_certificate, note_error
 from dejaqueue.http.problems import problem
 
 FORWARDED = b"x-dejaq-forwarded"
 """The header of a request that was passed on: the broker that gets it does not pass it on again."""
+HOST = b"x-dejaq-host"
+"""The header with the host that such a request was sent to: a signature is of that one."""
 FOLLOWS = b"x-dejaq-follows"
 """The header of a client that follows owners: it is told the owner, and not passed on."""
 CONNECT_S = 3.0
@@ -36,7 +38,8 @@ PIECE_BYTES = 64 << 10
 # Those of one connection, and those that another broker would take for a web page's.
 _OWN = frozenset(
     {b"connection", b"expect", b"host", b"keep-alive", b"origin", b"proxy-authenticate",
-     b"proxy-authorization", b"referer", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+     b"proxy-authorization", b"referer", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+     HOST}
 )  # fmt: skip
 
 Headers = list[tuple[bytes, bytes]]
@@ -213,6 +216,8 @@ class _Upstream:
         names = {name for name, _ in scope["headers"]}
         if b"transfer-encoding" in names and b"content-length" not in names:
             headers.append((b"transfer-encoding", b"chunked"))
+        if SIGNED in scope:
+            headers += [(HOST, value) for name, value in scope["headers"] if name == b"host"]
         headers += [(b"host", self._host.encode()), (b"connection", b"close"), (FORWARDED, b"1")]
         target = scope.get("raw_path") or quote(scope["path"]).encode()
         if scope.get("query_string"):

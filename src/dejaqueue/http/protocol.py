@@ -11,12 +11,14 @@ looks every second (Connections). So a request costs no timer of its own.
 
     NEW ─▶ HEAD ─▶ BODY ─▶ IDLE ─▶ HEAD …      IDLE: a request is being answered, or none is there
              └──────┴────────┴────▶ DEAF        DEAF: refused; what still comes is thrown away
+             └────▶ LANE                        LANE: frames instead of HTTP (lane.py)
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -27,17 +29,17 @@ from typing import Any, TypeAlias
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dejaqueue import limits
 from dejaqueue.access.quotas import Account, Quotas
+from dejaqueue.access.roles import Principal
 from dejaqueue.access.tls import certificate_name
-from dejaqueue.errors import ResourceExhausted
+from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.http.auditing import CERTIFICATE
+from dejaqueue.http.bounds import Bounds
+from dejaqueue.http.lane import SWITCHING, Lane, Lanes
 from dejaqueue.http.one_write import OneWrite
 from dejaqueue.http.problems import MEDIA_TYPE
-from dejaqueue.settings import ServerSettings
+from dejaqueue.wire import lane
 
-LOOK_SECONDS = 1.0
-"""How often connections are looked at: a breach is noticed at most this much later."""
 LOOK_CONNECTIONS = 256
 """How many are looked at in one go: half a millisecond."""
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
@@ -49,52 +51,6 @@ LINGER_SECONDS = 2.0
 make its system throw our answer away."""
 CLOSE_SECONDS = 5.0
 """How long a client has to read the rest after a connection is closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a connection may do.
-
-    Attributes:
-        connections_max: at once.
-        probes_max: beyond those, each for one probe; when one more comes, the oldest is closed.
-        head_bytes_max, header_count_max: request line and headers.
-        body_bytes_max: one body.
-        bodies_bytes_max: all bodies that are being received.
-        head_seconds: from the first byte of a request to the end of its headers.
-        body_seconds: that a body may take, and a second more for each `body_bytes_per_second`.
-        idle_seconds: without a request.
-        stuck_seconds: without taking a byte of an answer.
-        pipelined_max: requests that wait behind one that is being answered.
-        look_seconds: how often all of it is looked at.
-    """
-
-    connections_max: int = 4_096
-    probes_max: int = 64
-    head_bytes_max: int = limits.HTTP_HEAD_BYTES_MAX
-    header_count_max: int = limits.HTTP_HEADERS_MAX
-    body_bytes_max: int = 192 << 20
-    bodies_bytes_max: int = 512 << 20
-    head_seconds: float = 10.0
-    body_seconds: float = 30.0
-    body_bytes_per_second: int = limits.HTTP_BODY_BYTES_PER_SECOND_MIN
-    idle_seconds: float = 75.0
-    stuck_seconds: float = 30.0
-    pipelined_max: int = limits.HTTP_PIPELINED_MAX
-    look_seconds: float = LOOK_SECONDS
-
-    @classmethod
-    def of(cls, settings: ServerSettings) -> Bounds:
-        """As an operator has set them."""
-        return cls(
-            connections_max=settings.http_connections_max,
-            body_bytes_max=settings.http_body_bytes_max,
-            bodies_bytes_max=settings.http_bodies_bytes_max,
-            head_seconds=settings.http_head_ms_max / 1_000,
-            body_seconds=settings.http_body_ms_max / 1_000,
-            idle_seconds=settings.http_idle_ms_max / 1_000,
-            stuck_seconds=settings.http_body_ms_max / 1_000,
-        )
 
 
 @dataclass(slots=True)
@@ -141,7 +97,10 @@ class Phase(Enum):
     BODY = "the body"
     IDLE = "the next request"
     DEAF = "the end"
+    LANE = "frames: it is no HTTP any more"
 
+
+PATH, PROTOCOL = lane.PATH.encode(), lane.PROTOCOL.encode()
 
 _Excess: TypeAlias = Callable[[], tuple[int, str]]
 
@@ -158,12 +117,14 @@ class Connections:
     Attributes:
         body_bytes: of bodies whose requests are not answered yet.
         quotas: of the addresses that connections come from; None = there are none.
+        lanes: connections that are asked to become one do (lane.py); None = no such thing here.
         beyond: those of `open` that are one too many, the oldest first.
     """
 
     bounds: Bounds
     quotas: Quotas | None = None
     counters: Counters = field(default_factory=Counters)
+    lanes: Lanes | None = None
     open: set[BoundedProtocol] = field(default_factory=set)
     beyond: dict[BoundedProtocol, None] = field(default_factory=dict)
     body_bytes: int = 0
@@ -246,6 +207,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unsent_bytes = 0
         self._unsent_since = 0.0
         self._closing_since: float | None = None
+        self._asks_for_lane = False
+        self._lane: Lane | None = None
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -268,6 +231,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
         self._forget_body()
+        if self._lane is not None:
+            self._lane.lost()
         self.shared.leave(self)
         self._unset_keepalive_if_required()
         self.pipeline.clear()
@@ -281,9 +246,32 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.disconnected = True
         cycle.message_event.set()
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's never keeps it open
         """The client has closed its side: do not wait for a message on its behalf."""
+        if self._lane is not None:
+            self._lane.finish()
+            return self.scheme == "http"  # over TLS there are no half-closed connections
         self._enter(Phase.DEAF)
+        return False
+
+    def shutdown(self) -> None:
+        """The server stops."""
+        if self._lane is not None:
+            self._lane.finish()
+        else:
+            super().shutdown()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        super().pause_writing()
+        if self._lane is not None:
+            self._lane.slow(is_slow=True)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        super().resume_writing()
+        if self._lane is not None:
+            self._lane.slow(is_slow=False)
 
     def _enter(self, phase: Phase) -> None:
         self._phase = phase
@@ -294,6 +282,9 @@ class BoundedProtocol(HttpToolsProtocol):
     # tidy: allow name, because it is the name of the framework
     def data_received(self, data: bytes) -> None:
         """Read on."""
+        if self._lane is not None:
+            self._lane.received(data)
+            return
         if self._phase is Phase.DEAF:
             return
         if self._phase is Phase.IDLE or self._phase is Phase.NEW:
@@ -302,7 +293,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._began_here = False
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._asks_for_lane:
+                self._become_lane(data[upgrade.args[0] :])
+                return
             self._last_one()  # answered as any request; what follows is in another language
             return
         except httptools.HttpParserError:
@@ -355,6 +349,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._give_up(*self._body_large())
         if self._excess is not None and self.url.partition(b"?")[0] not in PROBES:
             self._give_up(*self._excess(), "refused")
+        if self.shared.lanes is not None and self._is_for_lane():
+            self._asks_for_lane = True
+            return
         before = self.cycle
         waiting = before is not None and not before.response_complete
         if waiting and len(self.pipeline) >= self.shared.bounds.pipelined_max:
@@ -401,6 +398,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """All of a request is here."""
         self._enter(Phase.IDLE)
+        if self._asks_for_lane:
+            return
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -411,6 +410,48 @@ class BoundedProtocol(HttpToolsProtocol):
         self._running = following
         if self._phase is Phase.IDLE:
             self._since = self.loop.time()
+
+    # --- the lane -------------------------------------------------------------------------------
+
+    def _is_for_lane(self) -> bool:
+        """Whether the request asks for one, and nothing else is being answered."""
+        asks = self.url == PATH and self.parser.should_upgrade() and not self._is_answering
+        return asks and self._get_upgrade() == PROTOCOL and self.parser.get_method() == b"GET"
+
+    def _become_lane(self, rest: bytes) -> None:
+        """Be a lane from here on, if the caller may have one; `rest`: what came of it already."""
+        lanes, client = self.shared.lanes, self.client or ("", 0)
+        assert lanes is not None
+        try:
+            who = lanes.admitted(self.headers, self._certificate, client)
+            wait_ms = who[1].enter_stream()
+        except DejaQError as refused:
+            self._refuse(refused.http_status, str(refused), "refused")
+            return
+        if not wait_ms:
+            self._switch(who, client, rest)
+            return
+        self.transport.pause_reading()  # lanes are opened too fast
+        self.loop.call_later(wait_ms / 1_000, self._switch, who, client, rest)
+
+    def _switch(self, who: tuple[Principal, Account], client: tuple[str, int], rest: bytes) -> None:
+        if self not in self.shared.open or self.transport.is_closing():
+            who[1].leave_stream()
+            return
+        lanes, bounds = self.shared.lanes, self.shared.bounds
+        assert lanes is not None
+        self._enter(Phase.LANE)
+        self.transport.resume_reading()
+        self.transport.write(SWITCHING)
+        # A lane may be silent for long: a client that is gone is noticed by the system.
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        most = bounds.body_bytes_max, bounds.bodies_bytes_max
+        self._lane = Lane(
+            lanes, self.transport, who, client, frame_bytes_max=most[0], held_bytes_max=most[1]
+        )
+        if rest:
+            self._lane.received(rest)
 
     # --- refusing -------------------------------------------------------------------------------
 
@@ -472,6 +513,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_stuck(now):
             self.shared.counters.add("stuck")
             self.transport.abort()
+            return
+        if self._lane is not None:
+            if self._lane.look(now, self.shared.bounds):
+                self.shared.counters.add("body_late")
             return
         if self.flow.read_paused:  # we paused reading
             self._since, self._body_mark = now, self._body_bytes

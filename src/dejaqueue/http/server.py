@@ -19,10 +19,13 @@ from fastapi import FastAPI
 from dejaqueue.access.tls import ServerTls
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http.app import build_app
+from dejaqueue.http.bounds import Bounds
 from dejaqueue.http.flow import Flow
 from dejaqueue.http.gather import call_soon
-from dejaqueue.http.protocol import CLOSE_SECONDS, Bounds, Connections, bounded
+from dejaqueue.http.lane import Lanes
+from dejaqueue.http.protocol import CLOSE_SECONDS, Connections, bounded
 from dejaqueue.http.service import Service
+from dejaqueue.wire.lane import LaneAddress
 
 STOP_SECONDS_MAX = 5
 """Requests that are being answered have this long when the server stops."""
@@ -96,6 +99,8 @@ class HttpServer:
         self.connections = Connections(bounds, service.broker.quotas)
         self._app = build_app(service)
         self._app.state.exposition.connections = self.connections
+        self._broker = service.broker
+        self.connections.lanes = self._lanes = Lanes(service.broker, service.gate)
         config = uvicorn_config(self._app, self.connections)
         if tls is not None:
             config.load()
@@ -123,9 +128,11 @@ class HttpServer:
     def start(self) -> None:
         """Begin to answer; connections that come before are kept by the system."""
         self._thread.start()
+        self._broker.lane = LaneAddress(self.port, self._lanes.name)
 
     def stop(self) -> None:
         """Finish what is being answered, then give the port back. Twice is fine."""
+        self._broker.lane = None
         self._server.should_exit = True
         if self._loop is not None and self._thread.is_alive():
             call_soon(self._loop, self._end_waits)

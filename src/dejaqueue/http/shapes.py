@@ -236,6 +236,7 @@ class TopicSettings(Shape):
     paused: bool | None = None
     auto_partitions: bool | None = None
     history: bool | None = None
+    labels: dict[str, str] | None = None
 
 
 class NewTopic(TopicSettings):

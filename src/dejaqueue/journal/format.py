@@ -2,7 +2,7 @@
 
     offset size field
          0    4 magic         u32  "DQE1"
-         4    2 version       u16  1
+         4    2 version       u16  1; 2 = the body is encrypted
          6    2 kind          u16  EntryKind
          8    8 position      u64
         16    8 epoch         u64  of the owner that wrote it
@@ -23,6 +23,10 @@
        160    … body          int columns (i64 x rows each); extra; per text column offsets
                               (i32 x rows + 1, from 0) and data; each padded to 8 with zeros
 
+An encrypted body (encryption/cipher.py) is that one, of the same length, and 32 bytes behind it,
+which `body_bytes` counts: 16 tag, 8 number of the data key, 8 count of its uses. The tag is of the
+bytes 0 to 151, too; the checksum is of what is stored.
+
 Room: journal; every backend stores these bytes. Knows no files.
 Holds: decode(encode(x)) == x; garbage raises JournalDamaged and nothing else; the payload is never
 copied on the way out (buffers for writev) nor on the way in (views).
@@ -41,6 +45,7 @@ import xxhash
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest, InternalError, JournalDamaged
+from dejaqueue.journal.encryption.cipher import TRAILER_BYTES, Cipher, no_master_key
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, EntryKind, TextColumn
 
 assert sys.byteorder == "little", (
@@ -49,6 +54,8 @@ assert sys.byteorder == "little", (
 
 MAGIC: Final = int.from_bytes(b"DQE1", "little")
 VERSION: Final = 1
+SEALED: Final = 2
+"""Version of an entry whose body is encrypted."""
 HEADER_BYTES: Final = 160
 CHECKSUM_OFFSET: Final = 152
 DIRECTORY_OFFSET: Final = 96
@@ -58,6 +65,10 @@ ENTRY_BYTES_MAX: Final = (1 << 31) - 8
 """Offsets within an entry are int32 when rows are gathered."""
 JOINED_BYTES_MAX: Final = 1 << 15
 """Up to this size one joined copy is cheaper than many buffers (measured: 6 µs less per entry)."""
+
+SCRATCH_BYTES: Final = 1 << 18
+SCRATCH_BYTES_MAX: Final = 32 << 20
+"""More is given back after an append that took it."""
 
 _HEADER = struct.Struct("<IHHQQqQQIIII4q10IQQ")
 """Without the checksum that ends it."""
@@ -73,6 +84,31 @@ assert limits.BATCH_BYTES_MAX < ENTRY_BYTES_MAX
 Piece: TypeAlias = bytes | memoryview
 
 
+class Scratch:
+    """Memory for the pieces of one append, used again by the next: memory of their own would be
+    given back to the system each time, and asking for it costs more than to encrypt."""
+
+    def __init__(self) -> None:
+        self._content = memoryview(bytearray(0))
+        self._used = 0
+
+    def take(self, byte_count: int) -> memoryview:
+        """Some bytes, until `reset`."""
+        if self._used + byte_count > len(self._content):
+            # What was taken before keeps its own; the next append finds room for as much.
+            grown = max(2 * len(self._content), 2 * byte_count, SCRATCH_BYTES)
+            self._content = memoryview(bytearray(grown))
+            self._used = 0
+        start, self._used = self._used, self._used + byte_count
+        return self._content[start : self._used]
+
+    def reset(self) -> None:
+        """What was taken is not needed any more."""
+        self._used = 0
+        if len(self._content) > SCRATCH_BYTES_MAX:
+            self._content = memoryview(bytearray(0))
+
+
 class Encoded(NamedTuple):
     """An entry as bytes.
 
@@ -80,11 +116,14 @@ class Encoded(NamedTuple):
         pieces: buffers to write one after the other; views of the caller's columns.
         byte_count: their total, a multiple of 8.
         checksum: the entry's own; the next entry carries it as `previous`.
+        clear: of a small encrypted entry, header and body before they were encrypted, so that who
+            reads it soon need not decrypt it; else empty.
     """
 
     pieces: list[Piece]
     byte_count: int
     checksum: int
+    clear: bytes = b""
 
 
 class Head(NamedTuple):
@@ -100,6 +139,7 @@ class Head(NamedTuple):
     rows: int
     int_columns: int
     extra_bytes: int
+    is_sealed: bool = False
 
 
 class Decoded(NamedTuple):
@@ -169,6 +209,8 @@ def encode(
     previous: int,
     after: int,
     owner: tuple[int, int] = (0, 0),
+    cipher: Cipher | None = None,
+    scratch: Scratch | None = None,
 ) -> Encoded:
     """The bytes of an entry that is to stand at `position`.
 
@@ -177,11 +219,14 @@ def encode(
         after: the tail before the append that writes it; recovery tells a torn append from damage
             by it (segments/recovery.py).
         owner: the number of its partition and its position there, in a log of several.
+        cipher: encrypts the body; None = it is stored as it is.
+        scratch: where the pieces of a large encrypted entry are, until it is reset; None = in
+            memory of their own.
 
     Raises:
         BadRequest: too large. InternalError: columns of different lengths.
 
-    Cost: no copy of columns larger than JOINED_BYTES_MAX in all.
+    Cost: no copy of columns larger than JOINED_BYTES_MAX in all; encrypted, one, and the result.
     """
     rows = entry.rows
     pieces: list[Piece] = []
@@ -197,22 +242,45 @@ def encode(
         text = entry.texts.get(name)
         if text is not None:
             directory[2 * place], directory[2 * place + 1], at = _add_text(pieces, text, rows, at)
+    version, body_at = VERSION, at
+    if cipher is not None:
+        version, at = SEALED, at + TRAILER_BYTES
     _check_sizes(entry, at)
     # fmt: off
     head = _HEADER.pack(
-        MAGIC, VERSION, entry.kind, position, epoch, entry.now_ms, after, previous,
+        MAGIC, version, entry.kind, position, epoch, entry.now_ms, after, previous,
         at - HEADER_BYTES, rows, len(entry.ints), len(entry.extra), *entry.params, *directory,
         *owner,
     )
     # fmt: on
+    is_small = at <= JOINED_BYTES_MAX
+    clear = b""
+    if cipher is not None:
+        if is_small or scratch is None:
+            clear = b"".join(pieces)
+            pieces = [cipher.seal(clear, head)]
+        else:
+            joined, target = scratch.take(body_at - HEADER_BYTES), scratch.take(at - HEADER_BYTES)
+            _join(pieces, joined)
+            cipher.seal_into(joined, head, target)
+            pieces = [target]
     state = xxhash.xxh3_64(head)
     for piece in pieces:
         state.update(piece)
     checksum = state.intdigest()
-    pieces.insert(0, head + _CHECKSUM.pack(checksum))
-    if at <= JOINED_BYTES_MAX:
+    head += _CHECKSUM.pack(checksum)
+    pieces.insert(0, head)
+    if is_small:
         pieces = [b"".join(pieces)]
-    return Encoded(pieces, at, checksum)
+    return Encoded(pieces, at, checksum, head + clear if cipher and is_small else b"")
+
+
+def _join(pieces: list[Piece], target: memoryview) -> None:
+    """Put pieces one after the other into memory that is as large as all of them."""
+    at = 0
+    for piece in pieces:
+        target[at : at + len(piece)] = piece
+        at += len(piece)
 
 
 def _check_sizes(entry: Entry, byte_count: int) -> None:
@@ -229,9 +297,9 @@ def peek(view: memoryview, at: int) -> Head | None:
     if at + HEADER_BYTES > len(view):
         return None
     magic, version, *facts = _FACTS.unpack_from(view, at)
-    if magic != MAGIC or version != VERSION:
+    if magic != MAGIC or not VERSION <= version <= SEALED:
         return None
-    head = Head(*facts)
+    head = Head._make((*facts, version == SEALED))
     if head.body_bytes & 7 or at + HEADER_BYTES + head.body_bytes > len(view):
         return None
     return head
@@ -256,14 +324,57 @@ def stored_checksum(view: memoryview, at: int) -> int:
     return int(_CHECKSUM.unpack_from(view, at + CHECKSUM_OFFSET)[0])
 
 
-def decode(view: memoryview, at: int = 0, *, trusted: bool = False) -> Decoded:
-    """The entry at offset `at`; its columns are views.
+def clear_of(view: memoryview, at: int, head: Head, cipher: Cipher | None) -> memoryview:
+    """Header and body of the entry at offset `at`, decrypted if they are encrypted.
+
+    Who altered what is encrypted is found out here, also if the checksum was computed again.
+
+    Raises:
+        JournalDamaged: it is not what was encrypted at this place.
+        EncryptionKeyMissing: there is no key to decrypt it with.
+    """
+    end = at + HEADER_BYTES + head.body_bytes
+    if not head.is_sealed:
+        if cipher is not None and cipher.refuses_plain:
+            raise JournalDamaged("an entry is not encrypted, as everything here is")
+        return view[at:end]
+    if cipher is None:
+        raise no_master_key(f"entry {head.position}")
+    body = cipher.open(view[at + HEADER_BYTES : end], view[at : at + CHECKSUM_OFFSET])
+    return memoryview(b"".join((view[at : at + HEADER_BYTES], body)))
+
+
+def decrypt_into(view: memoryview, at: int, head: Head, cipher: Cipher, target: memoryview) -> int:
+    """Put the entry at offset `at`, decrypted, at the same offset of other memory; how many bytes.
+
+    Raises:
+        JournalDamaged: it is not what was encrypted at this place; the target has anything.
+        EncryptionKeyMissing.
+    """
+    body_at, end = at + HEADER_BYTES, at + HEADER_BYTES + head.body_bytes
+    if not head.is_sealed:
+        target[at:end] = clear_of(view, at, head, cipher)
+        return end - at
+    target[at:body_at] = view[at:body_at]
+    clear_end = end - TRAILER_BYTES
+    if clear_end < body_at:
+        raise JournalDamaged("too short for what is encrypted")
+    cipher.open_into(view[body_at:end], view[at : at + CHECKSUM_OFFSET], target[body_at:clear_end])
+    return clear_end - at
+
+
+def decode(
+    view: memoryview, at: int = 0, *, trusted: bool = False, cipher: Cipher | None = None
+) -> Decoded:
+    """The entry at offset `at`; its columns are views, of `view` if it is not encrypted.
 
     Args:
         trusted: its checksum was verified before, and is not computed again.
+        cipher: decrypts it.
 
     Raises:
-        JournalDamaged: these are not the bytes of an entry.
+        JournalDamaged: these are not the bytes of an entry, or not of the one encrypted here.
+        EncryptionKeyMissing: there is no key to decrypt it with.
     """
     head = peek(view, at)
     if head is None:
@@ -272,7 +383,8 @@ def decode(view: memoryview, at: int = 0, *, trusted: bool = False) -> Decoded:
     if checksum is None:
         raise JournalDamaged("the checksum of an entry is wrong")
     byte_count = HEADER_BYTES + head.body_bytes
-    return Decoded(_columns(view[at : at + byte_count], head), head, checksum, byte_count)
+    clear = clear_of(view, at, head, cipher)
+    return Decoded(_columns(clear, head), head, checksum, byte_count)
 
 
 def _columns(view: memoryview, head: Head) -> Entry:

@@ -24,6 +24,9 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
 10. A snapshot becomes visible whole or not at all; the one before stays until it is durable.
 11. A journal in which something was durable, and of which nothing is there, is refused with
     JournalDamaged: it was lost, and is not a new one.
+12. Several brokers may have a journal on a server open, and append by turns: `follow` takes in what
+    the others have appended, all that was acknowledged to anybody before it was called. Whoever
+    follows may store snapshots whoever appended last.
 """
 
 from __future__ import annotations
@@ -41,6 +44,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue.errors import DejaQError, InternalError
+from dejaqueue.journal.encryption.clear_budget import BYTES_MAX, ClearBudget
+from dejaqueue.journal.encryption.data_keys import DataKeys
+from dejaqueue.journal.encryption.master_keys import MasterKey
 
 Int64s = npt.NDArray[np.int64]
 
@@ -241,6 +247,21 @@ class Journal(ABC):
             JournalDamaged: an entry is missing or is not what was written.
         """
 
+    def follow(self) -> int:
+        """Know what others have appended since it was opened, or followed last.
+
+        For the thread that appends. What is new is read with `scan` behind the tail of before. A
+        part of an append that is still coming in is left for the next time.
+
+        Returns:
+            The tail.
+
+        Raises:
+            JournalDamaged: what is behind the tail was dropped, as a newer snapshot has it, or is
+                damaged: opening the journal again tells. Unavailable; it can be asked again.
+        """
+        return self.tail  # nobody else has it open
+
     @abstractmethod
     def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
         """The stored columns of rows, in the order of `locators` (position << 20 | row).
@@ -249,6 +270,11 @@ class Journal(ABC):
             One column per name asked: `payload` binary, the others utf8; null where a row is gone
             or the entry does not have the column.
         """
+
+    def read_here(self, locators: Int64s, columns: Sequence[str]) -> pa.RecordBatch | None:
+        """As `read`, but no server is asked, nor is anybody waited for who asks one; None = one
+        would have to be."""
+        return self.read(locators, columns)
 
     @abstractmethod
     def adopt(self, live_locators: Iterator[Int64s]) -> None:
@@ -347,9 +373,8 @@ def append_alone(append: Append) -> None:
         append.error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
 
 
-DOCUMENTS = ("keys", "cluster")
-"""What a store keeps for the broker beside topics: API keys (access/key_ring.py), and which cluster
-its journals belong to (cluster/identity.py)."""
+DOCUMENTS = ("keys",)
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 
@@ -364,17 +389,20 @@ class JournalStore(ABC):
         is_remote: journals are on a server, and each may hang by itself.
         ask: called with partitions, each a topic and a number, that keep room of a log which they
             share with others, and may be quiet: they should be stepped. Any thread; must not block.
+        encryption: keys for journals that are opened from now on; None = they are not encrypted.
+        clear_budget: how much of all of them is decrypted in memory.
     """
 
     is_remote = False
+    encryption: DataKeys | None = None
+    clear_budget: ClearBudget | None = None
     ask: Callable[[list[tuple[str, int]]], None] = staticmethod(lambda _: None)
 
     @abstractmethod
-    def make(self, topic: str, text: str = "", number: int = 0) -> None:
+    def make(self, topic: str, number: int = 0) -> None:
         """Let journals of a topic be opened, until `drop`. Again is fine.
 
         Args:
-            text: what is kept beside the journals, in case that a catalogue elsewhere is lost.
             number: of the topic, from 1; no other topic has it, or ever had it. 0 = it has none:
                 its name tells it from all others.
 
@@ -383,21 +411,8 @@ class JournalStore(ABC):
         """
 
     @abstractmethod
-    def note(self, topic: str, text: str) -> None:
-        """Keep another text beside the journals of a topic; nothing happens if they were
-        dropped. Raises ResourceExhausted, Unavailable."""
-
-    @abstractmethod
-    def made(self, prefix: str = "") -> dict[str, str]:
-        """Topics that were made and not dropped since, and what was kept beside their journals, ""
-        if it is damaged.
-
-        Args:
-            prefix: of those whose names begin so.
-
-        Raises:
-            Unavailable.
-        """
+    def made(self) -> list[str]:
+        """Topics that were made and not dropped since, sorted. Raises Unavailable."""
 
     @abstractmethod
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:
@@ -451,6 +466,35 @@ class JournalStore(ABC):
     @abstractmethod
     def store_document(self, name: str, text: str) -> None:
         """Store such a text durably, whole or not at all, for the broker's own eyes alone."""
+
+    def data_key_numbers(self) -> list[int]:
+        """Numbers of the data keys that are stored (encryption/data_keys.py); any order."""
+        return []
+
+    def load_data_key(self, number: int) -> str | None:
+        """A wrapped data key; None if it was never stored.
+
+        Raises:
+            JournalDamaged: it is not what was stored.
+        """
+        return None
+
+    def store_data_key(self, number: int, text: str) -> None:
+        """Store a wrapped data key durably, in place of one with this number."""
+        raise InternalError(f"{type(self).__name__} keeps no data keys")
+
+    def encrypt(self, masters: Sequence[MasterKey], clear_bytes_max: int = 0) -> None:
+        """Encrypt what is stored from now on, and decrypt what is read; before a journal is opened.
+
+        Args:
+            masters: master keys, the one to wrap with first.
+            clear_bytes_max: of what is decrypted in memory, about; 0 = 256 MiB.
+
+        Raises:
+            EncryptionKeyMissing, JournalDamaged, ResourceExhausted, Unavailable.
+        """
+        self.encryption = DataKeys(self, masters, is_new=not self.made())
+        self.clear_budget = ClearBudget(clear_bytes_max or BYTES_MAX)
 
     def change_document(self, name: str, change: Callable[[str | None], str | None]) -> None:
         """Store what `change` makes of such a text; None = it stays. One process has the store."""

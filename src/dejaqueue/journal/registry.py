@@ -13,8 +13,11 @@ from typing import Any, Final
 
 from dejaqueue.connections.urls import check_login, warn_if_plain
 from dejaqueue.errors import BadRequest
+from dejaqueue.journal.encryption.master_keys import load_master_keys
 from dejaqueue.journal.interface import JournalStore, store_path
 from dejaqueue.journal.records.interface import RecordStore
+from dejaqueue.setting_groups import EncryptionSettings
+from dejaqueue.settings import BrokerSettings
 
 _RECORD_STORES: Final = {
     "sqlite": "dejaqueue.journal.records.sql",
@@ -65,6 +68,30 @@ def open_store(url: str, **settings: Any) -> JournalStore:
     from dejaqueue.journal.segments.store import SegmentStore
 
     return SegmentStore(path, **given)
+
+
+def store_of(settings: BrokerSettings) -> JournalStore:
+    """Open the store that a broker's settings name. Raises as `open_store`."""
+    journal = settings.journal
+    return open_store(
+        journal.url,
+        segment_bytes=journal.segment_bytes,
+        reserve_bytes=journal.reserve_bytes,
+        mirror=journal.mirror or None,
+        mirror_bytes_max=journal.mirror_bytes_max or None,
+        patience_seconds=journal.patience_ms / 1_000,
+    )
+
+
+def encrypt(store: JournalStore, settings: EncryptionSettings) -> None:
+    """Have a store encrypt what is written from now on, if there is a master key.
+
+    Raises:
+        BadRequest: the master key's setting names nothing, or what it needs is not installed.
+        EncryptionKeyMissing: a key is not there, or is another one. JournalDamaged, Unavailable.
+    """
+    if settings.master_key:
+        store.encrypt(load_master_keys(settings.master_key), settings.clear_bytes_max)
 
 
 def open_records(url: str) -> RecordStore:

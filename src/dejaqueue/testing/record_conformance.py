@@ -388,14 +388,14 @@ class RecordConformance(ABC):
             topic = self.topic()
             long = (topic + "x" * 300)[: self.topic_bytes_max]
             names = [(topic, 0), (topic, 65_534), (f"{topic}.a", 0), (f"{topic}-0", 0), (long, 1)]
-            names += [(topic.replace(".", "_"), 0), (topic.upper(), 0)]
+            names += [(topic.replace(".", "_"), 0), (topic.upper(), 0), (f"={topic}", 0)]
             for name in names:
                 store.open(*name).append(0, [[repr(name).encode()]])
             for name in names:
                 assert everything(store.open(*name)) == [(1, repr(name).encode())]
             store.drop(topic)
             store.drop(f"{topic}.never.was")
-            assert [store.open(*name).last() for name in names] == [0, 0, 1, 1, 1, 1, 1]
+            assert [store.open(*name).last() for name in names] == [0, 0, 1, 1, 1, 1, 1, 1]
             store.open(*names[0]).append(0, [[b"again"]])
 
     def test_objects_are_kept_and_replaced(self) -> None:
@@ -431,6 +431,7 @@ class RecordConformance(ABC):
                 "/b//c",
                 "0",
                 "/a/",
+                "/=a/b",
                 "_x",
             )
         ]

@@ -4,7 +4,8 @@
         def make_records(self, directory): return MyRecordStore(…)     through self.proxy
 
 `SharedJournalConformance` is the suite of all journals, and what brokers that share one can show:
-owners that race, answers that are lost, entries larger than a record, a broker without a copy, rot.
+owners that race, brokers that append by turns, answers that are lost, large entries, a broker
+without a copy, rot.
 `ServedJournalConformance` adds what takes a server that can be killed and cut off.
 
 Room: testing; shipped, for whoever writes a backend. Of pytest only the fixture `tmp_path`.
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,9 +28,10 @@ import pytest
 
 from dejaqueue.errors import DejaQError, Fenced, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import Entry, EntryKind, SnapshotFile
-from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
+from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.testing.altered_records import AlteredRecords, AlteredStore, LentStore
 from dejaqueue.testing.cutting_proxy import Cut, CuttingProxy
 from dejaqueue.testing.journal_conformance import (
     JournalConformance,
@@ -55,101 +56,6 @@ def marks(journal: RecordJournal) -> list[int]:
     found = list(journal.scan(0))
     assert [position for position, _, _ in found] == list(range(1, len(found) + 1))
     return [entry.now_ms for _, _, entry in found]
-
-
-class AlteredRecords(RecordLog):
-    """A log that fails as a test says, in front of a real one.
-
-    Attributes:
-        fail_next: "before" = the next append does not arrive; "after" = its answer does not;
-            "prefix" = only its first record arrives, and no answer.
-        rotten: records to give otherwise than they were stored, None = not at all.
-        whole_replicas: replicas that have everything.
-    """
-
-    def __init__(self, inner: RecordLog) -> None:
-        self.inner = inner
-        self.fail_next: list[str] = []
-        self.rotten: dict[int, bytes | None] = {}
-        self.whole_replicas: tuple[str, ...] = ()
-
-    def last(self) -> int:
-        """See RecordLog.last."""
-        return self.inner.last()
-
-    def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
-        """See RecordLog.append."""
-        how = self.fail_next.pop(0) if self.fail_next else ""
-        if how == "before":
-            raise Unavailable("lost before it arrived")
-        self.inner.append(after, records[:1] if how == "prefix" else records)
-        if how:
-            raise Unavailable("lost after it arrived")
-
-    def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """See RecordLog.read."""
-        for number, content in self.inner.read(first, end):
-            given = self.rotten.get(number, content)
-            if given is not None:
-                yield number, given
-
-    def replicas(self) -> Sequence[str]:
-        """See RecordLog.replicas."""
-        return self.whole_replicas
-
-    def read_from(self, replica: str, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """See RecordLog.read_from."""
-        return self.inner.read(first, end)
-
-    def drop_before(self, number: int) -> None:
-        """See RecordLog.drop_before."""
-        self.inner.drop_before(number)
-
-    def byte_count(self) -> int:
-        """See RecordLog.byte_count."""
-        return self.inner.byte_count()
-
-    def close(self) -> None:
-        """See RecordLog.close."""
-        self.inner.close()
-
-
-class AlteredStore(RecordStore):
-    """A store whose logs fail as a test says."""
-
-    def __init__(self, inner: RecordStore) -> None:
-        self.inner = inner
-        self.record_bytes_max = inner.record_bytes_max
-        self.logs: list[AlteredRecords] = []
-
-    def open(self, topic: str, partition: int) -> AlteredRecords:
-        """See RecordStore.open."""
-        self.logs.append(AlteredRecords(self.inner.open(topic, partition)))
-        return self.logs[-1]
-
-    def drop(self, topic: str) -> None:
-        """See RecordStore.drop."""
-        self.inner.drop(topic)
-
-    def put_object(self, name: str, content: bytes | memoryview) -> None:
-        """See RecordStore.put_object."""
-        self.inner.put_object(name, content)
-
-    def get_object(self, name: str) -> bytes | None:
-        """See RecordStore.get_object."""
-        return self.inner.get_object(name)
-
-    def object_names(self, prefix: str) -> list[str]:
-        """See RecordStore.object_names."""
-        return self.inner.object_names(prefix)
-
-    def drop_objects(self, names: Sequence[str]) -> None:
-        """See RecordStore.drop_objects."""
-        self.inner.drop_objects(names)
-
-    def close(self) -> None:
-        """See RecordStore.close."""
-        self.inner.close()
 
 
 class SharedJournalConformance(JournalConformance):
@@ -269,6 +175,98 @@ class SharedJournalConformance(JournalConformance):
         assert [place for place, _, _ in rival.scan(0)] == list(range(1, 221))
         first.close()
         second.close()
+
+    # --- several who append by turns -----------------------------------------------------------
+
+    def test_what_others_append_is_followed(self, tmp_path: Path) -> None:
+        first, second = self.rivals(tmp_path)
+        one, other = first.open("topic", 0), second.open("topic", 0)
+        assert (one.follow(), other.follow()) == (0, 0)
+        one.append([marked(1), marked(2)], 0, 1)
+        raised(Fenced, lambda: other.append([marked(9)], 0, 1))  # it has heard of nothing
+        assert other.follow() == 2
+        other.append([marked(3)], 2, 1)
+        raised(Fenced, lambda: one.append([marked(9)], 2, 1))
+        assert one.follow() == one.follow() == 3
+        one.append([marked(4)], 3, 1)
+        assert other.follow() == 4
+        assert marks(one) == marks(other) == [1, 2, 3, 4]
+        assert [entry.now_ms for _, _, entry in other.scan(3)] == [4]
+        other.put_snapshot(4, '{"a": 1}', [SnapshotFile("part", b"content")])
+        other.append([marked(5)], 4, 1)
+        one.put_snapshot(4, '{"a": 1}', [])  # others have appended: it is of all, and stays right
+        first.close()
+        second.close()
+
+    def test_who_follows_appends_as_an_owner_does_when_answers_are_lost(
+        self, tmp_path: Path
+    ) -> None:
+        store = self.make_altered(tmp_path)
+        journal = store.open("topic", 0)
+        with RecordLogOwner(self, store, tmp_path) as other:
+            journal.append([marked(1)], 0, 1)
+            for number, failures in enumerate((["before"], ["after"], ["before", "before"]), 2):
+                assert other.follow() == journal.tail
+                self.altered(store).fail_next = list(failures)
+                journal.append([marked(number)], journal.tail, 1)
+            assert other.follow() == 4
+            other.append([marked(5)], 4, 1)
+            self.altered(store).fail_next = ["before"]
+            raised(Fenced, lambda: journal.append([marked(9)], 4, 1))
+            assert journal.follow() == 5
+            assert marks(journal) == marks(other) == [1, 2, 3, 4, 5]
+        store.close()
+
+    def test_what_was_dropped_before_it_was_followed_is_told(self, tmp_path: Path) -> None:
+        first, second = self.rivals(tmp_path)
+        late = second.open("topic", 0)
+        journal = first.open("topic", 0)
+        for number in range(1, 31):
+            journal.append([marked(number)], number - 1, 1)
+            if number % 10 == 0:
+                journal.put_snapshot(number, "{}", [])
+        first.records.open("topic", 0).drop_before(21)  # as `truncate` does, some time later
+        raised(JournalDamaged, late.follow)
+        late.close()
+        again = second.open("topic", 0)
+        snapshot = again.latest_snapshot()
+        assert snapshot is not None
+        assert (snapshot.position, again.follow()) == (30, 30)
+        first.close()
+        second.close()
+
+    def test_of_several_who_follow_one_wins_each_time(self, tmp_path: Path) -> None:
+        stores = self.rivals(tmp_path)
+        acknowledged: list[int] = []
+        failures: list[BaseException] = []
+
+        def take_turns(store: RecordJournalStore, start: int) -> None:
+            try:
+                journal = store.open("topic", 0)
+                for number in range(start, start + 25):
+                    while True:
+                        try:
+                            journal.append([marked(number)], journal.follow(), 1)
+                        except Fenced:
+                            continue
+                        acknowledged.append(number)
+                        break
+                journal.close()
+            except BaseException as failure:  # noqa: BLE001  shown by the test
+                failures.append(failure)
+
+        threads = [
+            threading.Thread(target=take_turns, args=(store, 1_000 * place))
+            for place, store in enumerate(stores, 1)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+        assert sorted(marks(stores[0].open("topic", 0))) == sorted(acknowledged)
+        for store in stores:
+            store.close()
 
     # --- sizes ---------------------------------------------------------------------------------
 
@@ -480,20 +478,13 @@ class RecordLogOwner:
     ) -> None:
         assert isinstance(store.records, AlteredStore)
         records = store.records.inner if suite.one_store else suite.make_records(directory)
-        self._store = RecordJournalStore(_Shared(records) if suite.one_store else records)
+        self._store = RecordJournalStore(LentStore(records) if suite.one_store else records)
 
     def __enter__(self) -> RecordJournal:
         return self._store.open("topic", 0)
 
     def __exit__(self, *_: object) -> None:
         self._store.close()
-
-
-class _Shared(AlteredStore):
-    """A store that somebody else closes."""
-
-    def close(self) -> None:
-        """Left to its owner."""
 
 
 class ServedJournalConformance(SharedJournalConformance):
@@ -578,6 +569,6 @@ class ServedJournalConformance(SharedJournalConformance):
         assert journal.tail == tail
         assert read_rows(journal, list(written)) == list(written.values())
         assert journal.append([marked(2)], tail, 2) == tail + 1
-        store.store_document("cluster", "there again")
-        assert store.load_document("cluster") == "there again"
+        store.store_document("keys", "there again")
+        assert store.load_document("keys") == "there again"
         store.close()

@@ -54,7 +54,7 @@ FATE_RELEASE = 2
 
 
 class FrameType(IntEnum):
-    """What a frame is (u8). Numbers are for ever."""
+    """What a frame is (u8). Numbers are for ever; 9 is the express lane's SEND (lane.py)."""
 
     REPLY = 1
     CREDIT = 2

@@ -1,4 +1,4 @@
-"""A coordinator that is restored from an older copy, and an operator who has that mended.
+"""A coordinator that is restored from an older copy. It has no topics, so nothing is astray then.
 
 Its dice are its own, so that the seeds of everything else stay what they are.
 """
@@ -9,6 +9,7 @@ import random
 
 from dejaqueue.errors import DejaQError
 from dejaqueue.testing.simulation.world import World
+from tests.checker.fault import Fault
 from tests.simulation.cluster.machines import Cluster
 
 SECOND = 1_000_000
@@ -19,16 +20,18 @@ YOUNG_SHARE = 0.3
 
 
 class GoingBack:
-    """Takes a copy of the facts, restores it later, and asks for `check --adopt` after that.
+    """Takes a copy of the facts, restores it later, and has topics checked after that.
 
     Attributes:
         happened: how often facts went back.
+        faults: what was astray then.
     """
 
     def __init__(self, seed: int, world: World, cluster: Cluster) -> None:
         self._dice = random.Random(f"{seed} goes back")
         self._world, self._cluster = world, cluster
         self.happened = 0
+        self.faults: list[Fault] = []
 
     def begin(self, end_us: int) -> None:
         """Some seeds are spared."""
@@ -49,34 +52,34 @@ class GoingBack:
 
         def restore() -> None:
             self.happened += 1
-            self._cluster.is_astray = True
             if self._cluster.plan.outage:
                 for machine in self._cluster.machines:
                     machine.die(power_cut=False)
             self._cluster.facts.restore(copy)
-            self._world.after(self._dice.randint(0, 3 * SECOND), self.ask_until_whole)
+            self._world.after(self._dice.randint(0, 3 * SECOND), self.ask)
 
         self._world.after(restored_us - self._world.now_us, restore)
 
-    def ask_until_whole(self) -> None:
-        """An operator asks a broker, another one if it does not answer, until nothing is astray."""
+    def ask(self) -> None:
+        """An operator asks a broker, another one if it does not answer, whether all is there."""
         if not self.happened:
             return
         machine = self._dice.choice(self._cluster.machines)
-        state = {"whole": False}
+        answered = False
 
         def arrive() -> None:
+            nonlocal answered
             try:
                 if machine.node is not None:
-                    found = machine.node.act("check_cluster", {"adopt": True})["astray"]
-                    state["whole"] = not found
-                    self._cluster.is_astray = bool(found)
+                    for one in machine.node.act("check_cluster", {})["astray"]:
+                        self.faults.append(Fault(1, f"astray: {one}"))
+                    answered = True
             except DejaQError:
                 pass
 
         def look() -> None:
-            if not state["whole"]:
-                self.ask_until_whole()
+            if not answered:
+                self.ask()
 
         if machine.is_up:
             self._world.after(0, arrive, machine.life)

@@ -135,7 +135,7 @@ class ClusterMachine(Machine):
             self.node, self.broker = node, broker
             for tell in self.on_start:
                 tell(broker)
-            cluster.was_made = True
+            cluster.is_made = True
         except DejaQError as error:
             # An operator reads that, and starts it again as it says.
             self.adopts = isinstance(error, Refused)
@@ -205,9 +205,7 @@ class Cluster:
         plan: what it is like.
 
     Attributes:
-        was_made: the topics were made; before that a broker may die while it makes them.
-        is_astray: the coordinator went back to an older copy, and nobody has had it adopt since
-            what it lacks.
+        is_made: the topics were made; before that a broker may die while it makes them.
         keys_of: how a broker reaches the API keys of the cluster; None = as everything else.
         times: what each broker wrote of its clock.
         append_us_max, facts_us_max: as in the plan, for brokers that start from now on.
@@ -215,7 +213,7 @@ class Cluster:
 
     moves = True
     keys_of: KeysOf | None = None
-    was_made = is_astray = False
+    is_made = False
 
     def __init__(self, world: World, count: int, trouble: float, plan: Plan = PLAIN) -> None:
         self.world, self.plan = world, plan
@@ -226,11 +224,6 @@ class Cluster:
         self.facts = make_facts(plan.coordinator, world, self.clock)
         self.times: dict[str, Fact] = {}
         self.machines = [ClusterMachine(name, world, self) for name in "abcde"[:count]]
-
-    @property
-    def is_made(self) -> bool:
-        """The topics are there, and the coordinator knows them."""
-        return self.was_made and not self.is_astray
 
     @property
     def time_us(self) -> int:

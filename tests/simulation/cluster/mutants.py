@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,16 +14,19 @@ from dejaqueue.broker.partition import partition
 from dejaqueue.broker.shard import opening
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.peers import TELL
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.catalogue.changes import ClosedTopic, DeletedTopic
+from dejaqueue.catalogue.log import CatalogueLog
+from dejaqueue.catalogue.state import CatalogueState
 from dejaqueue.clock import Discipline
-from dejaqueue.cluster.catalogue import PREFIX, ClusterCatalogue, Kept, State
+from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.clocks import ClockComparison
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.ownership import View
-from dejaqueue.coordinator.interface import Conflict
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import Fenced
 from dejaqueue.journal.records.interface import Bytes
@@ -175,13 +177,13 @@ def a_topic_is_deleted_in_one_step(patch: pytest.MonkeyPatch) -> None:
     def delete_topic(self: Broker, name: str) -> None:
         catalogue = self._catalogue
         assert isinstance(catalogue, ClusterCatalogue)
-        catalogue.refresh()
-        catalogue.get(name)
-        kept = catalogue.kept(name)
-        assert kept is not None
-        with contextlib.suppress(Conflict):
-            catalogue._write(replace(kept, state=State.DELETED))
-            self.store.drop(kept.journals)
+        catalogue.newest(name)
+        catalogue.delete(name)
+        row = catalogue.row_of(name)
+        if row is not None:
+            self.store.drop(catalogue.journals_of(row))
+            catalogue._change(lambda: ClosedTopic(name, row.ids_from))
+            catalogue._change(lambda: DeletedTopic(name))
 
     def catalogue_changed(self: Broker) -> None:
         """It compares names, and not what the journals are called."""
@@ -196,20 +198,26 @@ def a_topic_is_deleted_in_one_step(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def what_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
-    def read(self: ClusterCatalogue) -> None:
-        with self._refreshing:
-            kept: dict[str, Kept] = {}
-            for fact in self._coordinator.list(PREFIX):
-                self._take(kept, fact)
-            self._adopt(kept)
+def a_change_of_the_catalogue_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is late appends behind what others did, whether or not it fits that."""
+    inner = CatalogueLog._append
 
-    def ask(self: ClusterCatalogue, name: str) -> Kept | None:
-        self.read()
-        return self._kept.get(name)
+    def append(self: CatalogueLog, changes: Any) -> bool:
+        while not inner(self, changes):
+            self._read_to_end()
+        return True
 
-    patch.setattr(ClusterCatalogue, "read", read)
-    patch.setattr(ClusterCatalogue, "ask", ask)
+    patch.setattr(CatalogueLog, "_append", append)
+
+
+@mutant
+def an_unknown_topic_is_not_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ClusterCatalogue, "get", Catalogue.get)
+
+
+@mutant
+def the_ids_of_a_name_begin_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CatalogueState, "next_ids", lambda self, name: 0)
 
 
 @mutant
@@ -229,14 +237,6 @@ def who_is_elsewhere_knows_it_already(patch: pytest.MonkeyPatch) -> None:
             then({"commit": False}, None)
 
     patch.setattr(Coordinator, "_ask_far", ask_far)
-
-
-# --- a coordinator that is restored from an older copy --------------------------------------------
-
-
-@mutant
-def what_an_older_coordinator_lacks_is_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dejaqueue.cluster.node.check", lambda *args, **named: [])
 
 
 # --- journals that hang ---------------------------------------------------------------------------

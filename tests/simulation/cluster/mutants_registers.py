@@ -16,7 +16,7 @@ from dejaqueue.broker.shard import opening
 from dejaqueue.broker.transactions import coordinator, home
 from dejaqueue.broker.transactions.home import Decision
 from dejaqueue.broker.transactions.record import Record
-from dejaqueue.cluster.catalogue import ClusterCatalogue
+from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.model import Topic
 
@@ -75,15 +75,25 @@ def a_topic_is_described_as_it_was_last_heard_of(patch: pytest.MonkeyPatch) -> N
 
 @mutant
 def a_topic_is_changed_from_what_was_last_heard(patch: pytest.MonkeyPatch) -> None:
-    """Not compared with what the coordinator has: of two changes that meet, one is lost."""
-    inner = ClusterCatalogue._write
+    """Without a look at what others appended, before or after: of two changes one is lost."""
+    inner_make, inner_append = CatalogueLog._make, CatalogueLog._append
 
-    def write(self: ClusterCatalogue, kept: Any) -> Any:
-        found = self._coordinator.get("topics/" + kept.topic.name)
-        return inner(self, replace(kept, revision=0 if found is None else found.revision))
+    def make(self: CatalogueLog, group: Any) -> None:
+        if self._journal is not None:
+            vars(self)["_read_to_end"] = lambda: None
+        try:
+            inner_make(self, group)
+        finally:
+            vars(self).pop("_read_to_end", None)
 
-    patch.setattr(ClusterCatalogue, "_write", write)
-    patch.setattr(ClusterCatalogue, "read", lambda self: None)
+    def append(self: CatalogueLog, changes: Any) -> bool:
+        vars(self).pop("_read_to_end", None)
+        while not inner_append(self, changes):
+            self._read_to_end()
+        return True
+
+    patch.setattr(CatalogueLog, "_make", make)
+    patch.setattr(CatalogueLog, "_append", append)
 
 
 # --- transactions ---------------------------------------------------------------------------------

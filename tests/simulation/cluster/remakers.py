@@ -1,12 +1,15 @@
-"""Clients that make topics, send, alter, delete and make them again, each at any broker.
+"""Clients that make topics, send, alter, delete and make them again, each at any broker; others
+send meanwhile.
 
 Judged here: what was acknowledged since the topic was made is there at the end, nothing of the
-topics of that name before it is, and nobody is told that a living topic is unknown.
+topics of that name before it is, no id is given twice, and nobody is told that a living topic is
+unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,6 +29,10 @@ from tests.simulation.cluster.machines import Cluster
 FAR_AHEAD_MS = 3_600_000
 WAIT_US = 15_000_000
 """Who got no answer for so long asks another broker."""
+BESIDE_US = 2_000_000
+"""So long after a deletion was begun others may still send to the topic."""
+
+BESIDE = "beside"
 
 Told = Callable[[Any, BaseException | None], None]
 
@@ -37,6 +44,7 @@ class Remaker:
     Attributes:
         ends_gone: it is deleted in the end, and nothing of it may stay.
         stopped: nothing new is begun.
+        given: ids of messages of all topics that had the name.
         idle: nothing is under way.
         faults: what was seen to be wrong.
     """
@@ -49,6 +57,7 @@ class Remaker:
     idle: bool = True
     lives: int = 0
     acknowledged: set[str] = field(default_factory=set)
+    given: set[int] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
 
     def act(self) -> None:
@@ -67,6 +76,8 @@ class Remaker:
     def _use(self, left: int) -> None:
         """Send and alter some more, then delete."""
         if left == 0 or (self.stopped and self.ends_gone):
+            for _ in range(self.world.random.choice([0, 1, 3])):
+                self.world.after(self.world.between(0, BESIDE_US), self._send_beside)
             self._until_done(partial(Broker.delete_topic, name=self.name), self._deleted, gone=True)
         elif self.stopped:
             self.idle = True
@@ -93,21 +104,53 @@ class Remaker:
             self.stopped = was
 
     def _send(self, left: int) -> None:
-        token = f"{self.name}.{self.lives}.{self.world.random.getrandbits(40):010x}"
+        token, send = self._sending(str(self.lives))
+
+        def sent(reply: Reply) -> None:
+            self.acknowledged.add(token)
+            self._note_ids(reply)
+            self._later(left)
+
+        self._ask(send, sent)
+
+    def _send_beside(self) -> None:
+        """As somebody who knows nothing of a deletion: it lands in this topic, the next, or none.
+
+        Nobody asks again, and whether it is there does not matter; its id is its own.
+        """
+        _, send = self._sending(BESIDE)
+        connection = Connection(self.world, self.cluster.pick(self.name))
+
+        def told(reply: Reply, error: BaseException | None) -> None:
+            if error is None:
+                connection.to_client(lambda: self._note_ids(reply))
+
+        def arrive() -> None:
+            with suppress(DejaQError):
+                send(connection.machine.require(), told)
+
+        connection.to_broker(arrive)
+        self.world.after(WAIT_US, connection.break_it)
+
+    def _sending(self, life: str) -> tuple[str, Callable[[Broker, Told], None]]:
+        """A new token, and what sends it."""
+        token = f"{self.name}.{life}.{self.world.random.getrandbits(40):010x}"
         due_ms = self.world.now_us // 1_000 + FAR_AHEAD_MS
         batch = pa.record_batch({"payload": pa.array([token.encode()]), "due": pa.array([due_ms])})
 
         def send(broker: Broker, told: Told) -> None:
             def replied(reply: Reply) -> None:
-                told(None, reply.error)
+                told(reply, reply.error)
 
             broker.open_write(WriteStream(self.name)).submit(1, batch, replied)
 
-        def sent(_: Any) -> None:
-            self.acknowledged.add(token)
-            self._later(left)
+        return token, send
 
-        self._ask(send, sent)
+    def _note_ids(self, reply: Reply) -> None:
+        ids = {int(one) for one in reply.all_ids()}
+        for again in sorted(ids & self.given):
+            self._fault(f"id {again} was given twice by topics {self.name}")
+        self.given |= ids
 
     def look(self) -> None:
         """See what is there in the end."""
@@ -120,7 +163,7 @@ class Remaker:
         for token in sorted(self.acknowledged - there):
             self._fault(f"{token} was acknowledged and is gone from topic {self.name}")
         for token in sorted(there):
-            if not token.startswith(f"{self.name}.{self.lives}."):
+            if not token.startswith((f"{self.name}.{self.lives}.", f"{self.name}.{BESIDE}.")):
                 self._fault(f"{token} is of a topic {self.name} that was deleted")
 
     def _fault(self, text: str) -> None:

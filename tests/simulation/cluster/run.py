@@ -53,7 +53,7 @@ def _drain(world: World, cluster: Cluster, history: History, is_idle: Callable[[
         quiet_us, before, noted = quiet_us + SECOND, noted, _note_count(history)
         if noted != before:
             quiet_us = 0
-        if looks and quiet_us >= QUIET_US and is_idle() and not cluster.is_astray:
+        if looks and quiet_us >= QUIET_US and is_idle():
             history.drained = True
             if not judge(history):
                 return
@@ -122,7 +122,7 @@ def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run
     for remaker in remakers:
         remaker.stopped = True
     if going_back is not None:
-        going_back.ask_until_whole()
+        going_back.ask()
     history.healed_us = world.now_us
     history.healed_broker_us = cluster.time_us + 5 * SECOND
     _drain(world, cluster, history, lambda: all(one.idle for one in (*people.all, *remakers)))
@@ -133,6 +133,8 @@ def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run
     world.run(world.now_us + 5 * SECOND)
     faults_seen = [fault for remaker in remakers for fault in remaker.faults]
     faults_seen += [*hanging.faults, *leftovers(cluster)]
+    if going_back is not None:
+        faults_seen += going_back.faults
     for machine in cluster.machines:
         machine.stop()
     until_us = world.now_us + 10 * SECOND

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.access.api_keys import ApiKey, check_name, digest_of, grants_of, id_of, new_key
+from dejaqueue.access.api_keys import (
+    ApiKey,
+    check_name,
+    digest_of,
+    grants_of,
+    id_of,
+    new_key,
+    signing_of,
+)
 from dejaqueue.access.roles import Grant, Role
 from dejaqueue.errors import BadRequest
 
@@ -92,3 +101,18 @@ def test_own_goes_with_roles_that_reach_messages_of_senders() -> None:
         True,
         False,
     ]
+
+
+def test_what_verifies_signatures_is_kept_if_it_is_wanted() -> None:
+    plain, _ = new_key("shop", grants_of(["admin:*"]), 0, None)
+    assert plain.signing is None
+    assert "signing" not in plain.to_stored()
+    key, text = new_key("shop", grants_of(["admin:*"]), 0, None, signs=True)
+    assert key.signing == signing_of(text) != key.digest
+    assert ApiKey.from_stored(key.to_stored()) == key
+    assert "signing" not in key.to_dict()
+    # HMAC takes the digest of a key that is longer than a block: so this one stands for the text.
+    wanted = hmac.digest(f"AWS4{text}".encode(), b"20260101", "sha256")
+    assert hmac.digest(key.signing, b"20260101", "sha256") == wanted
+    with pytest.raises(ValueError, match="32 bytes"):
+        ApiKey.from_stored(key.to_stored() | {"signing": "00"})

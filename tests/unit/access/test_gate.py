@@ -142,3 +142,13 @@ def test_nobody_waits_for_ends_when_no_stream_is_open() -> None:
 )
 def test_the_key_is_what_stands_behind_bearer(header: str, key: str | None) -> None:
     assert bearer_of(header) == key
+
+
+def test_a_signature_is_asked_for_once_there_is_a_key() -> None:
+    gate = Gate()
+    assert gate.signer("any", lambda _: False) is EVERYBODY
+    gate.keys.keeps_signing = True
+    key, _ = gate.keys.create("root", ["admin:*"])
+    assert gate.signer(key.id, lambda _: True) == key.principal
+    with pytest.raises(Unauthenticated):
+        gate.signer(key.id, lambda _: False)

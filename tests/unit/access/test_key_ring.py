@@ -260,3 +260,18 @@ def test_nobody_is_let_in_before_the_keys_are_read(clock: VirtualClock) -> None:
     ring.close()
     with pytest.raises(Unavailable):
         _ = ring.required
+
+
+def test_a_key_is_found_by_a_signature__unless_it_has_ended(clock: VirtualClock) -> None:
+    ring = KeyRing(clock, InMemory())
+    plain, _ = ring.create("root", ["admin:*"])
+    ring.keeps_signing = True
+    key, _ = ring.create("shop", ["produce:*"], clock.utc_ms() + 1_000)
+    assert ring.find_signed(key.id, lambda signing: signing == key.signing) == key
+    refused = [(key.id, False), (plain.id, True), ("nobody", True)]
+    for key_id, fits in refused:
+        with pytest.raises(Unauthenticated, match="the signature is not that of a key"):
+            ring.find_signed(key_id, lambda _, fits=fits: fits)  # type: ignore[misc]
+    clock.advance(ms=1_001)
+    with pytest.raises(Unauthenticated):
+        ring.find_signed(key.id, lambda _: True)

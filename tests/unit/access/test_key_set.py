@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from dejaqueue.access.api_keys import ApiKey, new_key
-from dejaqueue.access.key_set import FORGET_AFTER_MS, KeySet, key_set_of
+from dejaqueue.access.key_set import FORGET_AFTER_MS, KeySet, key_set_of, unsealed_key_set_of
 from dejaqueue.access.roles import Grant, Role
+from dejaqueue.access.seal import Seal
 from dejaqueue.errors import JournalDamaged, Refused
 
 
@@ -69,3 +70,16 @@ def test_revoked_ids_that_are_none_are_damage(revoked: str) -> None:
 def test_a_version_that_is_not_known_is_named() -> None:
     with pytest.raises(Refused, match="version 9, the last known is 2"):
         key_set_of('{"version": 9}', None)
+
+
+def test_what_verifies_signatures_is_hidden_where_a_cluster_seals() -> None:
+    key, _ = new_key("shop", (Grant(Role.ADMIN, "*"),), 0, None, signs=True)
+    assert key.signing is not None
+    kept, seal = KeySet({key.id: key}), Seal("a secret")
+    assert key_set_of(kept.to_text(None), None).keys[key.id] == key
+    text = kept.to_text(seal)
+    assert key.signing.hex() not in text
+    assert key_set_of(text, seal).keys[key.id] == key
+    other = unsealed_key_set_of(text).keys[key.id]
+    assert other.signing is None, "under another secret the key signs nothing any more"
+    assert other.digest == key.digest

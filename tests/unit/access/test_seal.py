@@ -62,3 +62,12 @@ def test_the_key_of_a_seal_is_for_nothing_else() -> None:
     for key in known:
         assert hmac.digest(key.encode(), content, hashlib.sha256).hex() != sealed
         assert not Seal(key).fits(VALUES | {"seal": sealed}) or key == SECRET
+
+
+def test_what_is_hidden_is_shown_by_the_same_secret_and_name_alone() -> None:
+    value = bytes(range(32))
+    hidden = Seal("one").hidden("a", value)
+    assert hidden != value
+    assert Seal("one").hidden("a", hidden) == value
+    assert Seal("one").hidden("b", hidden) != value
+    assert Seal("two").hidden("a", hidden) != value

@@ -14,6 +14,7 @@ from dejaqueue.catalogue.changes import (
     ClosedTopic,
     DeletedTopic,
     DeletingTopic,
+    FoundedCluster,
     MadeTopic,
     UsedTopic,
     from_bytes,
@@ -32,6 +33,9 @@ RICH = Topic("é", kind=TopicKind.FAIR, weights={"a": 2}, backoff_factor=1.5, pa
     [
         MadeTopic(Topic("a")),
         MadeTopic(RICH),
+        MadeTopic(RICH, start=7),
+        FoundedCluster("0123456789abcdef", 64),
+        ClosedTopic("a", 5, "a=0-2"),
         AlteredTopic(Topic("a", partitions=3)),
         UsedTopic("a"),
         DeletingTopic("a"),

@@ -6,8 +6,10 @@ test_deleting.py), crashes of the machine (tests/crash).
 
 from __future__ import annotations
 
+import copy
 import shutil
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from dejaqueue.errors import InternalError, JournalDamaged, Refused, TopicUnknow
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.interface import Entry, EntryKind, Journal, JournalStore
 from dejaqueue.journal.memory import MemoryStore
+from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.segments.journal import SegmentJournal
@@ -105,15 +108,130 @@ def test_of_two_who_write_each_plans_upon_what_the_other_wrote() -> None:
 
     def plan() -> Change:
         asked.append(names(other))
+        if len(asked) == 1:
+            make(one, "quicker")
         return MadeTopic(Topic("b"))
 
     other.change(plan)
-    assert asked == [[], ["a"]]
-    assert names(other) == ["a", "b"]
+    assert asked == [["a"], ["a", "quicker"]]
+    assert names(other) == ["a", "b", "quicker"]
     grown = AlteredTopic(Topic("b", partitions=2))
     one.change(lambda: grown if "b" in one.state.rows else DeletingTopic("a"))
     assert one.state.rows["b"].counts == (1, 2)
-    assert names(one) == ["a", "b"]
+    assert names(one) == ["a", "b", "quicker"]
+
+
+def test_what_others_changed_is_read() -> None:
+    records = MemoryRecordStore()
+    one, other = (CatalogueLog(RecordJournalStore(records)) for _ in range(2))
+    for number in range(3):
+        make(one, f"t{number}")
+    other.read()
+    assert other.state == one.state
+    other.read()
+    one.read()
+    assert other.revision == one.revision == 3
+
+
+class CountingLock:
+    """A lock that says how many came for it."""
+
+    def __init__(self) -> None:
+        self.entered = 0
+        self._lock, self._guard = threading.Lock(), threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._guard:
+            self.entered += 1
+        self._lock.acquire()
+
+    def __exit__(self, *failure: object) -> None:
+        self._lock.release()
+
+
+def test_a_read_serves_all_who_asked_before_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, begun, go = CountingLock(), threading.Event(), threading.Event()
+    log = CatalogueLog(MemoryStore(), lock)
+    follows, lock.entered = 0, 0
+    follow = log._follow
+
+    def slow(journal: Journal) -> None:
+        nonlocal follows
+        follows += 1
+        begun.set()
+        assert go.wait(PATIENCE_SECONDS)
+        follow(journal)
+
+    monkeypatch.setattr(log, "_follow", slow)
+    with ThreadPoolExecutor(5) as pool:
+        asking = [pool.submit(log.read)]
+        assert begun.wait(PATIENCE_SECONDS)
+        asking += [pool.submit(log.read) for _ in range(4)]
+        while lock.entered < 5:
+            assert not asking[0].done()
+        go.set()
+        for one in asking:
+            one.result(PATIENCE_SECONDS)
+    assert follows == 2  # the first, and one for all who came while it went on
+
+
+def test_who_follows_begins_anew_with_a_snapshot_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that was behind so far that what it would read is gone."""
+    monkeypatch.setattr(log_module, "SNAPSHOT_CHANGES_MIN", 10)
+    records = MemoryRecordStore()
+    writing, following, late = (CatalogueLog(RecordJournalStore(records)) for _ in range(3))
+    for number in range(64):
+        make(writing, f"t{number}")
+        following.read()
+        assert following.state == writing.state
+    assert len(records.logs[JOURNAL, 0].contents) < 40
+    assert journal_of(following)._append_index.first_position > 10  # type: ignore[attr-defined]
+    late.read()
+    assert late.state == writing.state
+    make(late, "late")
+    writing.read()
+    assert names(writing) == names(late)
+    written = [name for name in records.objects if "/snapshots/" in name]
+    assert len(written) == 2  # those who follow write none beside
+
+
+def test_a_part_of_an_append_that_nobody_ends_is_passed() -> None:
+    """A broker died in an append of several records: whoever changes something next goes on."""
+    records = MemoryRecordStore(record_bytes_max=600)
+    one, other = (CatalogueLog(RecordJournalStore(records)) for _ in range(2))
+    make(one, "a")
+    kept = records.logs[JOURNAL, 0]
+    append = kept.append
+
+    def dies(after: int, pieces: Sequence[Sequence[Bytes]]) -> None:
+        append(after, pieces[:1])
+        raise Unavailable("it died", 100)
+
+    kept.append = dies  # type: ignore[assignment, method-assign]
+    store = RecordJournalStore(records, patience_seconds=0.01)
+    with pytest.raises(Unavailable):
+        CatalogueLog(store).change(lambda: MadeTopic(Topic("b" * 800)))
+    kept.append = append  # type: ignore[method-assign]
+    other.read()
+    assert names(other) == ["a"]
+    make(other, "c")
+    one.read()
+    assert names(one) == names(other) == ["a", "c"]
+
+
+def test_an_older_copy_of_the_journal_is_refused() -> None:
+    records, older = MemoryRecordStore(), MemoryRecordStore()
+    log = CatalogueLog(RecordJournalStore(records))
+    make(log, "a")
+    older.logs = {place: copy.copy(kept) for place, kept in records.logs.items()}
+    for kept in older.logs.values():
+        kept.contents = dict(kept.contents)
+    make(log, "b")
+    log.close()
+    log._store = RecordJournalStore(older)
+    with pytest.raises(JournalDamaged, match="ends at change 1, and 2 of them were known"):
+        log.read()
+    assert names(log) == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", ["segments", "records"])

@@ -15,6 +15,7 @@ from dejaqueue.catalogue.changes import (
     ClosedTopic,
     DeletedTopic,
     DeletingTopic,
+    FoundedCluster,
     MadeTopic,
     UsedTopic,
 )
@@ -140,6 +141,34 @@ def any_change(state: CatalogueState, random: np.random.Generator) -> Change:
     if row.is_used and not row.is_closed:
         return ClosedTopic(name, int(random.integers(1_000)))
     return DeletedTopic(name)
+
+
+def test_a_topic_in_shards_is_closed_when_all_of_them_are() -> None:
+    topic = Topic("a", spread=2, partitions=2)
+    state = CatalogueState()
+    founded = FoundedCluster("0123456789abcdef", 8)
+    changes: list[Change] = [founded, MadeTopic(topic, 3), UsedTopic("a"), DeletingTopic("a")]
+    for revision, change in enumerate(changes, 1):
+        assert state.in_shards == ({"a"} if 3 <= revision <= 4 else set())
+        state.apply(change, revision)
+    assert (state.in_shards, state.leaving["a"].start) == (set(), 3)
+    waits = []
+    for revision, shard in enumerate(topic.shards, 5):
+        waits.append(state.leaving["a"].waits)
+        state.apply(ClosedTopic("a", 10 * revision, shard), revision)
+        again = CatalogueState.from_bytes(state.to_bytes())
+        assert again == state == state.copy()
+        assert again.cluster == founded
+    assert waits == [("a=0-2", "a=1-2"), ("a=1-2",)]
+    row = state.leaving["a"]
+    assert (row.waits, row.is_closed, row.ids_from) == ((), True, 60)
+
+
+def test_a_cluster_is_founded_before_anything_else() -> None:
+    state = CatalogueState()
+    state.apply(MadeTopic(Topic("a")), 1)
+    with pytest.raises(JournalDamaged, match="first change"):
+        state.apply(FoundedCluster("0123456789abcdef", 8), 2)
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"revision":1,"topics":[{}]}'])

@@ -43,3 +43,6 @@ def test_what_is_not_given_is_left_out() -> None:
     assert CliRunner().invoke(command, []).output == "{}\n"
     output = CliRunner().invoke(command, ["--weight", "a=2", "--lease", "1s"]).output
     assert output == "{'lease_ms': 1000, 'weights': {'a': 2}}\n"
+    output = CliRunner().invoke(command, ["--label", "owner=the shop"]).output
+    assert output == "{'labels': {'owner': 'the shop'}}\n"
+    assert CliRunner().invoke(command, ["--label", "owner"]).exit_code == 2

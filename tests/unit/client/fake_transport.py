@@ -169,6 +169,9 @@ class FakeTransport:
         self._actions = actions or {}
         self._opened = threading.Condition()
 
+    def open_lane(self, stream: WriteStream) -> None:
+        """There is none."""
+
     def open_write(self, stream: WriteStream, *, shared: bool = False) -> FakeWrite:
         if self.refuses is not None:
             raise self.refuses

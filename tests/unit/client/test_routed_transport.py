@@ -44,6 +44,9 @@ class Connection:
             answer.set_exception(error)
         return answer
 
+    def open_lane(self, stream: WriteStream) -> None:
+        """There is none."""
+
     def open_write(self, stream: WriteStream, *, shared: bool = False) -> Connection:
         self._brokers.asked.append((self._url, f"write {stream.topic}"))
         return self

@@ -1,49 +1,76 @@
+"""Covers: the catalogue that brokers share: changes of several, what is said to be unknown, the end
+of a topic, ids of a name that is made again.
+
+Not covered: the journal below it (tests/unit/catalogue), who lets go when (test_node.py).
+"""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from dejaqueue.clock import SteadyClock
-from dejaqueue.cluster.catalogue import PREFIX, TOMBSTONE_MS, ClusterCatalogue, Kept, State
+from dejaqueue.broker.shard.entries import to_entry
+from dejaqueue.catalogue.log import CatalogueLog
+from dejaqueue.catalogue.state import TopicRow
+from dejaqueue.cluster.catalogue import KEY, ClusterCatalogue
 from dejaqueue.coordinator.in_process import ProcessFacts
-from dejaqueue.errors import BadRequest, JournalDamaged, TopicExists, TopicUnknown, Unavailable
-from dejaqueue.journal.memory import MemoryStore
+from dejaqueue.engine.commands import OpenEpoch
+from dejaqueue.errors import BadRequest, Fenced, TopicExists, TopicUnknown, Unavailable
+from dejaqueue.journal.interface import Entry, EntryKind
+from dejaqueue.journal.records.memory import MemoryRecordStore
+from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
 
 
-class SteppedClock(SteadyClock):
-    """Elapsed time that a test lets pass."""
+class Site:
+    """Brokers' catalogues, and what they share."""
 
-    us = 0
+    def __init__(self) -> None:
+        self.facts, self.records = ProcessFacts(), MemoryRecordStore()
+        self.stores: list[RecordJournalStore] = []
 
-    def now_us(self) -> int:
-        return super().now_us() + self.us
+    def broker(self) -> ClusterCatalogue:
+        store = RecordJournalStore(self.records)
+        self.stores.append(store)
+        return ClusterCatalogue(store, CatalogueLog(store), self.facts.open())
 
 
 @pytest.fixture
-def facts() -> Iterator[ProcessFacts]:
-    made = ProcessFacts()
+def site() -> Iterator[Site]:
+    made = Site()
     yield made
-    made.close()
-
-
-@pytest.fixture
-def two(facts: ProcessFacts) -> tuple[ClusterCatalogue, ClusterCatalogue]:
-    store = MemoryStore()
-    return ClusterCatalogue(facts.open(), store), ClusterCatalogue(facts.open(), store)
+    made.facts.close()
+    for store in made.stores:
+        store.close()
 
 
 Two = tuple[ClusterCatalogue, ClusterCatalogue]
 
 
+@pytest.fixture
+def two(site: Site) -> Two:
+    return site.broker(), site.broker()
+
+
+def leaving(catalogue: ClusterCatalogue, name: str = "t") -> TopicRow:
+    row = catalogue.row_of(name)
+    assert row is not None
+    return row
+
+
+def use(catalogue: ClusterCatalogue, name: str = "t") -> None:
+    catalogue.use(name, catalogue.number(name))
+
+
 def test_what_one_makes_the_other_sees(two: Two) -> None:
     first, second = two
+    first.start_of = lambda topic: 5
     first.create(Topic("t", partitions=3), exist_ok=False)
     assert second.refresh()
     assert second.get("t").partitions == 3
-    assert second.journals("t") == first.journals("t")
+    assert second.journals("t") == first.journals("t") == "t.1"
+    assert second.placed()["t"].start == 5
     assert not second.refresh()
 
 
@@ -76,194 +103,13 @@ def test_what_cannot_change_is_refused(two: Two) -> None:
         second.alter("u", {"lease_ms": 7_000})
 
 
-def test_a_topic_is_deleted_in_two_steps(two: Two) -> None:
+def test_topics_of_another_spread_that_another_broker_made_are_known(two: Two) -> None:
     first, second = two
-    first.create(Topic("t"), exist_ok=False)
-    second.delete("t")
-    second.delete("t")  # who did not hear of it may say so again
-    with pytest.raises(TopicUnknown):
-        second.get("t")
-    with pytest.raises(TopicUnknown):
-        second.journals("t")
-    assert second.leaving() == ("t",)
-    with pytest.raises(Unavailable, match="is being deleted"):
-        first.create(Topic("t"), exist_ok=True)
-    first.buried("t")
-    assert first.leaving() == ("t",)  # its owner has not let go of it
-
-
-def test_a_topic_that_was_let_go_of_is_buried_and_made_again_with_other_journals(two: Two) -> None:
-    first, second = two
-    first.create(Topic("t", spread=2, partitions=2), exist_ok=False)
-    before = first.journals("t")
-    second.delete("t")
-    shards = Topic("t", spread=2, partitions=2).shards
-    for shard in shards:
-        second.buried("t")
-        second.refresh()
-        assert second.leaving() == ("t",)
-        first.let_go("t", shard)
-        first.let_go("t", shard)
-    first._store.drop(before)
-    second.buried("t")
-    assert second.leaving() == ()
-    assert second.words() == set()
-    with pytest.raises(TopicUnknown):
-        second.delete("t")
-    first.create(Topic("t"), exist_ok=False)
-    assert first.journals("t") != before
-    with pytest.raises(TopicUnknown):
-        second.delete("u")
-
-
-def test_a_topic_is_there_when_its_journals_may_be_opened(
-    two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = two
-    seen: list[object] = []
-
-    def make(self: MemoryStore, journals: str, text: str) -> None:
-        second.refresh()
-        seen.append((journals, second.find("t")))
-        with pytest.raises(Unavailable, match="is being made"):
-            second.create(Topic("t"), exist_ok=True)
-
-    monkeypatch.setattr(MemoryStore, "make", make)
-    first.create(Topic("t"), exist_ok=False)
-    assert seen == [(first.journals("t"), None)]
-    second.refresh()
-    assert second.journals("t") == first.journals("t")
-
-
-def test_what_could_not_be_made_is_deleted(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = two
-
-    def make(self: MemoryStore, journals: str, text: str) -> None:
-        raise Unavailable("no server", 100)
-
-    with monkeypatch.context() as patch, pytest.raises(Unavailable, match="no server"):
-        patch.setattr(MemoryStore, "make", make)
-        first.create(Topic("t"), exist_ok=False)
-    second.refresh()
-    assert second.leaving() == ("t",)
-    second.buried("t")
-    second.create(Topic("t"), exist_ok=False)
-
-
-def making(catalogue: ClusterCatalogue) -> Kept:
-    """A topic whose maker says that it makes it, and nothing more."""
-    return catalogue._write(Kept(Topic("t"), (1,), "t.word", 0, State.MAKING, catalogue.maker))
-
-
-def test_what_a_dead_broker_was_making_is_deleted_and_nothing_else(two: Two) -> None:
-    first, second = two
-    first.maker, second.maker = "one", "two"
-    making(first)
-    second.refresh()
-    assert second.abandoned(["one", "two"]) == ()
-    second.finish("t", ["one", "two"])
-    assert second.leaving() == ()
-    assert second.abandoned(["two"]) == ("t",)
-    second.finish("t", ["two"])
-    assert second.leaving() == ("t",)
-    assert second.abandoned(["two"]) == ()
-
-
-@pytest.mark.parametrize("has_text", [True, False])
-def test_what_a_dead_broker_made_lives_though_it_did_not_say_so(
-    two: Two, *, has_text: bool
-) -> None:
-    """Nor does a coordinator that was restored from a copy of that moment say so."""
-    first, second = two
-    first.maker, second.maker = "one", "two"
-    made = making(first)
-    noted = replace(made, topic=Topic("t", lease_ms=7_000), state=State.LIVING, edition=3)
-    first._store.make("t.word", noted.to_bytes().decode() if has_text else "")
-    second.refresh()
-    second.finish("t", ["two"])
-    assert second.get("t").lease_ms == (7_000 if has_text else Topic("t").lease_ms)
-    assert second.journals("t") == "t.word"
-    first.refresh()
-    assert first.get("t") == second.get("t")
-
-
-@pytest.mark.parametrize("is_deleted", [False, True])
-def test_a_maker_that_is_told_that_its_topic_lives_has_made_it(
-    two: Two, monkeypatch: pytest.MonkeyPatch, *, is_deleted: bool
-) -> None:
-    """Others took it for dead, and finished what it had begun; or deleted that, too."""
-    first, second = two
-    first.maker, second.maker = "one", "two"
-    make = MemoryStore.make
-
-    def slow(self: MemoryStore, journals: str, text: str = "") -> None:
-        make(self, journals, text)
-        monkeypatch.undo()
-        second.refresh()
-        second.finish("t", ["two"])
-        if is_deleted:
-            second.delete("t")
-
-    monkeypatch.setattr(MemoryStore, "make", slow)
-    if is_deleted:
-        with pytest.raises(Unavailable, match="is being deleted"):
-            first.create(Topic("t"), exist_ok=False)
-    else:
-        assert first.create(Topic("t"), exist_ok=False) == Topic("t")
-        assert second.journals("t") == first.journals("t")
-
-
-def test_what_is_not_in_a_list_is_not_gone(
-    two: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    mine, other = two
-    other.create(Topic("t"), exist_ok=False)
-    mine.refresh()
-    with monkeypatch.context() as patch:
-        patch.setattr(mine._coordinator, "list", lambda prefix: [])
-        assert not mine.refresh()
-        assert not mine.refresh()
-        assert mine.get("t").name == "t"
-    assert caplog.text.count("nobody deleted them: t") == 1
-    other.delete("t")
-    mine.refresh()
-    assert mine.find("t") is None
-
-
-def test_an_older_answer_changes_nothing(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine, other = two
-    other.create(Topic("t"), exist_ok=False)
-    stale = other._coordinator.list(PREFIX)
-    other.delete("t")
-    mine.refresh()
-    monkeypatch.setattr(mine._coordinator, "list", lambda prefix: stale)
-    monkeypatch.setattr(mine._coordinator, "get", lambda key: stale[0])
-    mine.refresh()
-    with pytest.raises(TopicUnknown):
-        mine.get("t")
-
-
-def test_who_heard_nothing_for_longer_than_tombstones_stay_begins_anew(
-    facts: ProcessFacts,
-) -> None:
-    clock = SteppedClock()
-    store = MemoryStore()
-    mine = ClusterCatalogue(facts.open(), store, clock)
-    other = ClusterCatalogue(facts.open(), store)
-    other.create(Topic("t"), exist_ok=False)
-    mine.refresh()
-    other._coordinator.delete(f"{PREFIX}t")  # as when its tombstone has vanished
-    mine.refresh()
-    assert mine.find("t") is not None
-    clock.us += TOMBSTONE_MS * 1_000
-    mine.refresh()
-    assert mine.find("t") is None
-
-
-def test_a_fact_that_is_no_topic_is_named(facts: ProcessFacts) -> None:
-    facts.open().put(f"{PREFIX}t", b"{}")
-    with pytest.raises(JournalDamaged, match="topics/t"):
-        ClusterCatalogue(facts.open(), MemoryStore())
+    first.create(Topic("t", spread=2, partitions=2).check(), exist_ok=False)
+    with pytest.raises(BadRequest, match="shares dead letters"):
+        second.create(Topic("t.dead"), exist_ok=False)
+    assert second.has_partition("t", 1)
+    assert not second.has_partition("t", 2)
 
 
 def test_a_topic_that_another_broker_made_is_known_before_any_bell(two: Two) -> None:
@@ -275,19 +121,156 @@ def test_a_topic_that_another_broker_made_is_known_before_any_bell(two: Two) -> 
     assert not mine.refresh()
     with pytest.raises(TopicUnknown):
         mine.get("u")
+    other.alter("t", {"lease_ms": 7_000})
+    assert (mine.get("t").lease_ms, mine.newest("t").lease_ms) == (Topic("t").lease_ms, 7_000)
 
 
-def test_who_cannot_ask_does_not_say_that_a_topic_is_unknown(
+def test_who_cannot_read_does_not_say_that_a_topic_is_unknown(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = two
     other.create(Topic("t"), exist_ok=False)
 
-    def fails(key: str) -> object:
-        raise Unavailable("the coordinator is away")
+    def fails() -> None:
+        raise Unavailable("the server is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(mine._coordinator, "get", fails)
+        patch.setattr(mine._log, "read", fails)
         with pytest.raises(Unavailable):
             mine.get("t")
     assert mine.get("t").name == "t"
+
+
+def test_others_hear_of_changes_by_one_fact__and_without_it(
+    site: Site, two: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = two
+    for name in "abc":
+        first.create(Topic(name), exist_ok=False)
+    [fact] = site.facts.open().list("")
+    assert (fact.key, fact.value) == (KEY, b"3")
+    first.create(Topic("c"), exist_ok=True)
+    assert site.facts.open().list("") == [fact]
+
+    def fails(*given: object, **named: object) -> int:
+        raise Unavailable("the coordinator is away")
+
+    monkeypatch.setattr(first._coordinator, "put", fails)
+    first.create(Topic("d"), exist_ok=False)
+    assert "do not hear of change 4 yet" in caplog.text
+    second.refresh()
+    assert second.names() == ["a", "b", "c", "d"]
+
+
+def test_a_topic_has_no_journals_before_it_is_used(site: Site, two: Two) -> None:
+    first, second = two
+    first.create(Topic("t"), exist_ok=False)
+    second.refresh()
+    assert (site.stores[0].made(), second.is_used("t")) == ([], False)
+    use(second)
+    use(second)
+    first.refresh()
+    assert (site.stores[0].made(), first.is_used("t")) == (["t.1"], True)
+    with pytest.raises(TopicUnknown):
+        first.use("t", 7)  # of a topic of this name that is gone
+
+
+def test_a_topic_that_nobody_used_is_deleted_without_anybody(two: Two) -> None:
+    first, second = two
+    first.create(Topic("t"), exist_ok=False)
+    second.delete("t")
+    assert leaving(second).waits == ()
+    with pytest.raises(TopicUnknown):
+        use(first)
+    second.bury(leaving(second))
+    first.create(Topic("t"), exist_ok=False)
+    assert first.journals("t") == "t.4"
+
+
+def test_a_topic_is_deleted_in_steps(two: Two) -> None:
+    first, second = two
+    first.create(Topic("t"), exist_ok=False)
+    use(first)
+    second.delete("t")
+    second.delete("t")  # who did not hear of it may say so again
+    for call in (second.get, second.journals, second.number, second.is_used):
+        with pytest.raises(TopicUnknown):
+            call("t")
+    assert second.leaving() == second.changing() == ("t",)
+    with pytest.raises(Unavailable, match="is being deleted"):
+        first.create(Topic("t"), exist_ok=True)
+    with pytest.raises(Unavailable, match="t is not let go of yet"):
+        second.check_settled("t")
+    first.bury(leaving(second))
+    assert first.leaving() == ("t",)  # its owner has not let go of it
+
+
+def test_a_topic_that_was_let_go_of_is_buried_and_made_again_with_other_journals(
+    site: Site, two: Two
+) -> None:
+    first, second = two
+    topic = Topic("t", spread=2, partitions=2).check()
+    first.create(topic, exist_ok=False)
+    use(first)
+    second.delete("t")
+    second.check_settled("u")
+    row = leaving(second)
+    for shard in topic.shards:
+        second.bury(row)
+        second.refresh()
+        assert second.leaving() == ("t",)
+        first.let_go(row, [shard])
+        first.let_go(row, [shard])
+    second.refresh()
+    second.bury(row)
+    second.bury(row)
+    assert (second.leaving(), second.words()) == ((), {"=catalogue"})
+    assert site.stores[0].made() == []
+    with pytest.raises(TopicUnknown):
+        second.delete("t")
+    first.create(Topic("t"), exist_ok=False)
+    assert first.journals("t") != "t.1"
+    first.bury(row)  # somebody is late
+    assert first.get("t")
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_ids_go_on_behind_those_of_a_topic_that_was_deleted(
+    site: Site, two: Two, *, has_snapshot: bool
+) -> None:
+    first, second = two
+    first.create(Topic("t", partitions=2), exist_ok=False)
+    use(first)
+    journal = site.stores[0].open("t.1", 1, only_made=True)
+    journal.append([to_entry(OpenEpoch(5, 3)), Entry(EntryKind.ENQUEUE, 6, rows=70)], 0, 3)
+    if has_snapshot:
+        journal.put_snapshot(2, '{"next_sequence": 70, "now_ms": 6, "epoch": 3}', [])
+    first.delete("t")
+    row = leaving(first)
+    second.refresh()
+    second.let_go(row, ["t"])
+    with pytest.raises(Fenced):  # whoever served it and slept gives no ids any more
+        journal.append([Entry(EntryKind.ENQUEUE, 7, rows=1)], 2, 3)
+    journal.close()
+    again = site.stores[0].open("t.1", 1, only_made=True)
+    [*_, (_, epoch, entry)] = again.scan(2)
+    assert (epoch, entry.kind, entry.now_ms) == (4, EntryKind.OPEN_EPOCH, 6)
+    again.close()
+    second.bury(row)
+    second.create(Topic("t"), exist_ok=False)
+    assert second.ids_from("t") == 70
+
+
+def test_who_began_an_epoch_asks_whether_the_topic_is_still_there(two: Two) -> None:
+    first, second = two
+    first.create(Topic("t"), exist_ok=False)
+    second.refresh()
+    number = second.number("t")
+    second.check_there("t", number)
+    first.delete("t")
+    first.bury(leaving(first))
+    checks: list[Callable[[], None]] = [lambda: second.check_there("t", number)]
+    first.create(Topic("t"), exist_ok=False)
+    for check in checks:
+        with pytest.raises(TopicUnknown):
+            check()

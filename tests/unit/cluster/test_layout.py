@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.layout import Layout
 from dejaqueue.cluster.placement import hashed_slot
@@ -18,8 +19,8 @@ SLOTS = 16
 
 @pytest.fixture
 def catalogue() -> Iterator[ClusterCatalogue]:
-    facts = ProcessFacts()
-    yield ClusterCatalogue(facts.open(), MemoryStore())
+    facts, store = ProcessFacts(), MemoryStore()
+    yield ClusterCatalogue(store, CatalogueLog(store), facts.open())
     facts.close()
 
 
@@ -29,6 +30,9 @@ def test_each_shard_is_in_the_slot_that_its_topic_starts_at_or_behind_it(
     catalogue.start_of = lambda topic: 3 if topic.name == "t" else 9
     catalogue.create(Topic("t", spread=2).check(), exist_ok=False)
     catalogue.create(Topic("u"), exist_ok=False)
+    assert Layout.of(catalogue, SLOTS).names == {}, "nobody used them yet"
+    for name in "tu":
+        catalogue.use(name, catalogue.number(name))
     layout = Layout.of(catalogue, SLOTS)
     assert layout.names == {3: ["t=0-2"], 4: ["t=1-2"], 9: ["u"]}
     assert [layout.slot(name) for name in ("t", "t=1-2", "u", "u.dead")] == [3, 4, 9, 9]
@@ -40,6 +44,7 @@ def test_what_is_being_deleted_is_served_by_nobody_and_still_has_its_slot(
 ) -> None:
     catalogue.start_of = lambda topic: 3
     catalogue.create(Topic("t"), exist_ok=False)
+    catalogue.use("t", catalogue.number("t"))
     catalogue.delete("t")
     layout = Layout.of(catalogue, SLOTS)
     assert (layout.names, layout.slot("t")) == ({}, 3)

@@ -1,4 +1,4 @@
-"""Covers: who drops the journals of a deleted topic, and when.
+"""Covers: who lets go of a deleted topic and who drops its journals, and when; what is tidied up.
 
 Not covered: the rounds that ask for it (test_node.py), and brokers that die meanwhile (the
 simulated cluster).
@@ -6,84 +6,106 @@ simulated cluster).
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
+from collections.abc import Collection, Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
+
+import pytest
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Threads
-from dejaqueue.cluster.catalogue import ClusterCatalogue, Kept, State
+from dejaqueue.catalogue.log import JOURNAL, CatalogueLog
+from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.leftovers import Leftovers
 from dejaqueue.cluster.placement import dealt
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
-from dejaqueue.testing.virtual_clock import VirtualClock
 from tests.patience import until
 
 SLOTS = 4
 NODES = ("a", "b")
 
 
-def made() -> tuple[ClusterCatalogue, Any]:
-    """A catalogue with a topic that is deleted and was not let go of, and its store."""
-    facts = ProcessFacts(VirtualClock()).open()
-    store = RecordJournalStore(MemoryRecordStore())
-    catalogue = ClusterCatalogue(facts, store)
-    catalogue.create(Topic("t"), exist_ok=False)
-    catalogue.delete("t")
-    return catalogue, store
+class Site:
+    """One broker's store and catalogue, with a topic that was used and is deleted."""
+
+    def __init__(self) -> None:
+        self.store = RecordJournalStore(MemoryRecordStore())
+        self.tidied: list[Collection[str]] = []
+        self.catalogue = ClusterCatalogue(
+            self.store, CatalogueLog(self.store), ProcessFacts().open()
+        )
+        self.catalogue.create(Topic("t"), exist_ok=False)
+        self.catalogue.use("t", self.catalogue.number("t"))
+        self.catalogue.delete("t")
+
+    def broker(self, *, has_let_go: bool = True) -> Broker:
+        store = SimpleNamespace(tidy=self.tidied.append)
+        return cast("Broker", SimpleNamespace(store=store, has_let_go=lambda name: has_let_go))
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        row = self.catalogue.row_of("t")
+        return () if row is None else row.waits
 
 
-def broker(store: Any, *, has_let_go: bool = True) -> Broker:
-    return cast("Broker", SimpleNamespace(store=store, has_let_go=lambda name: has_let_go))
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.catalogue.close()
+    made.store.close()
 
 
-def test_the_owner_of_the_slot_says_that_a_topic_is_let_go_of__once_it_is() -> None:
-    catalogue, store = made()
-    leftovers = Leftovers("a", Threads(), lambda name: 1, lambda: None)
-    kept = catalogue.kept("t")
-    assert leftovers.let_go(broker(store), catalogue, {0, 2})  # another's slot
-    assert catalogue.kept("t") == kept
-    assert not leftovers.let_go(broker(store, has_let_go=False), catalogue, {1})
-    assert leftovers.let_go(broker(store), catalogue, {1})
-    kept = catalogue.kept("t")
-    assert kept is not None
-    assert not kept.waits
+class Seen:
+    """Counts what was done beside the rounds."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
 
 
-def test_one_broker_drops_the_journals__when_nobody_serves_them() -> None:
-    catalogue, store = made()
-    seen = threading.Event()
+def test_the_owner_of_the_slot_says_that_a_topic_is_let_go_of__once_it_is(site: Site) -> None:
+    seen = Seen()
+    leftovers = Leftovers("a", Threads(), lambda name: 1, seen)
+    assert leftovers.let_go(site.broker(), site.catalogue, {0, 2})  # another's slot
+    assert not leftovers.let_go(site.broker(has_let_go=False), site.catalogue, {1})
+    assert (site.waits, seen.count) == (("t",), 0)
+    assert leftovers.let_go(site.broker(), site.catalogue, {1})
+    until(lambda: seen.count == 1, "it is let go of")
+    assert site.catalogue.changing() == ("t",)
+    assert not site.waits
+
+
+def test_one_broker_drops_the_journals__when_nobody_serves_them(site: Site) -> None:
     slot = dealt(NODES, SLOTS).index("a")
-    by_name = {name: Leftovers(name, Threads(), lambda topic: slot, seen.set) for name in NODES}
+    seen = {name: Seen() for name in NODES}
+    by_name = {name: Leftovers(name, Threads(), lambda topic: slot, seen[name]) for name in NODES}
     for one in by_name.values():
-        one.bury(broker(store), catalogue, NODES, SLOTS)
-    assert not seen.is_set()  # it waits to be let go of
-    by_name["b"].let_go(broker(store), catalogue, {slot})
-    by_name["b"].bury(broker(store), catalogue, NODES, SLOTS)
-    assert not seen.is_set()
-    by_name["a"].bury(broker(store), catalogue, NODES, SLOTS)
-    until(seen.is_set, "somebody has seen to it")
-    kept = catalogue.kept("t")
-    assert kept is not None
-    assert kept.state is State.DELETED
+        one.bury(site.broker(), site.catalogue, NODES, SLOTS)
+    assert (seen["a"].count, seen["b"].count) == (0, 0)  # it waits to be let go of
+    by_name["b"].let_go(site.broker(), site.catalogue, {slot})
+    until(lambda: seen["b"].count == 1, "it is let go of")
+    by_name["b"].bury(site.broker(), site.catalogue, NODES, SLOTS)
+    assert seen["b"].count == 1
+    by_name["a"].bury(site.broker(), site.catalogue, NODES, SLOTS)
+    until(lambda: seen["a"].count == 1, "somebody has seen to it")
+    assert site.catalogue.changing() == ()
+    assert site.store.made() == []
 
 
-def test_what_a_dead_broker_was_making_is_finished() -> None:
-    catalogue, _ = made()
-    seen = threading.Event()
-    catalogue.maker = "dead"
-    topic = Topic("u")
-    kept = Kept(topic, (1,), "u.1", 0, State.MAKING, "dead")
-    catalogue._write(kept)
-    catalogue.maker = "living"
-    Leftovers("a", Threads(), lambda name: 0, seen.set).finish(catalogue, ["dead", "living"])
-    assert not seen.is_set()
-    Leftovers("a", Threads(), lambda name: 0, seen.set).finish(catalogue, ["living"])
-    until(seen.is_set, "somebody has seen to it")
-    left = catalogue.kept("u")
-    assert left is not None
-    assert left == replace(left, state=State.DELETING)
+def test_what_is_kept_here_of_a_topic_that_is_gone_is_tidied_up_once(site: Site) -> None:
+    leftovers = Leftovers("a", Threads(), lambda name: 0, lambda: None)
+    leftovers.bury(site.broker(), site.catalogue, ["b"], SLOTS)
+    assert site.tidied == []
+    row = site.catalogue.row_of("t")
+    assert row is not None
+    site.catalogue.let_go(row, ["t"])
+    site.catalogue.bury(row)
+    for _ in range(2):
+        leftovers.bury(site.broker(), site.catalogue, ["b"], SLOTS)
+    assert site.tidied == [{JOURNAL}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.cluster.catalogue import Kept
+from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.cluster.ownership import Owner, key_of, owners_of
 from dejaqueue.cluster.placement import PlacedTopic, slot_of
 from dejaqueue.coordinator.bells import check_key
@@ -35,9 +35,7 @@ def test_no_topic_can_be_called_as_a_shard_is() -> None:
 
 def test_a_shard_is_where_the_same_shard_of_its_dead_letters_is() -> None:
     topics = (Topic("t", spread=3, dead_letter="d").check(), Topic("d", spread=3).check())
-    placed: dict[str, PlacedTopic] = {
-        topic.name: Kept(topic, (3,), f"{topic.name}.word", 1, start=5) for topic in topics
-    }
+    placed: dict[str, PlacedTopic] = {topic.name: TopicRow(topic, 1, start=5) for topic in topics}
     slots = [slot_of(shard, placed, 64) for topic in topics for shard in topic.shards]
     assert slots == [5, 6, 7, 5, 6, 7]
 

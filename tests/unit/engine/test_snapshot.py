@@ -11,7 +11,13 @@ import pytest
 from dejaqueue.engine.commands import Ack, Enqueue, Lease, Move, OpenEpoch, SubBatch
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import Layout
-from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot, restore
+from dejaqueue.engine.snapshot import (
+    abandon_snapshot,
+    epoch_of,
+    next_sequence_of,
+    plan_snapshot,
+    restore,
+)
 from dejaqueue.errors import JournalDamaged
 
 LAYOUT = Layout(slab_bits=6, seal_rows=100, draw_rows=32, key_bucket_bits=2)
@@ -186,3 +192,19 @@ def test_a_text_that_makes_no_sense_is_refused(name: str, value: object) -> None
 def test_a_text_that_is_no_plan_is_refused(meta: str) -> None:
     with pytest.raises(JournalDamaged, match="snapshot"):
         restore(meta, lambda _: memoryview(b""), LAYOUT)
+
+
+def test_what_a_plan_says_of_ids_and_epochs_is_what_is_restored() -> None:
+    engine, shelf = filled(), Shelf()
+    engine.apply(OpenEpoch(700, 9))
+    shelf.put(engine)
+    found = shelf.restore()
+    assert epoch_of(shelf.meta) == (found.now_ms, found.epoch) == (700, 9)
+    assert next_sequence_of(shelf.meta) == found.next_sequence == 800
+
+
+@pytest.mark.parametrize("meta", ["", "[]", "{}", "{", "null", '{"now_ms": 1, "epoch": "x"}'])
+def test_what_a_text_that_is_no_plan_says_is_refused(meta: str) -> None:
+    for ask in (epoch_of, next_sequence_of):
+        with pytest.raises(JournalDamaged, match="snapshot"):
+            ask(meta)

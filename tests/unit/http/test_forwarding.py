@@ -17,7 +17,7 @@ import pytest
 from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http import forwarding as module
-from dejaqueue.http.auditing import BEARER, OUTCOME, PRINCIPAL, SHARDED
+from dejaqueue.http.auditing import BEARER, OUTCOME, PRINCIPAL, SHARDED, SIGNED
 from dejaqueue.http.forwarding import FOLLOWS, FORWARDED, Forwarding
 
 OK = b"HTTP/1.1 202 Accepted\r\ncontent-length: 4\r\nx-kind: far\r\nconnection: close\r\n\r\nfine"
@@ -142,6 +142,15 @@ def test_headers_of_this_connection_stay_here() -> None:
     assert b"mine.example" not in told
     assert b"keep-alive" not in told
     assert b"host: " + far.url.removeprefix("http://").encode() in told
+
+
+def test_the_host_of_a_signed_request_goes_with_it() -> None:
+    far = Far()
+    headers = [(b"host", b"mine.example"), (b"x-dejaq-host", b"forged.example")]
+    ask(Near(elsewhere()), far, [body(b"")], headers, more={SIGNED: True})
+    told = far.asked.lower()
+    assert b"x-dejaq-host: mine.example" in told
+    assert b"forged" not in told
 
 
 def test_a_body_of_unknown_length_goes_on_in_chunks() -> None:

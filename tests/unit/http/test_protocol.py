@@ -20,7 +20,8 @@ import pytest
 
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
-from dejaqueue.http.protocol import Bounds, Counters
+from dejaqueue.http.bounds import Bounds
+from dejaqueue.http.protocol import Counters
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.model import Topic

@@ -12,18 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dejaqueue import limits
-from dejaqueue.errors import BadRequest, InternalError, JournalDamaged
+from dejaqueue.errors import BadRequest, EncryptionKeyMissing, InternalError, JournalDamaged
+from dejaqueue.journal.encryption.master_keys import LocalMasterKey
 from dejaqueue.journal.format import (
     CHECKSUM_OFFSET,
     DIRECTORY_OFFSET,
     HEADER_BYTES,
     JOINED_BYTES_MAX,
+    SCRATCH_BYTES,
+    SCRATCH_BYTES_MAX,
     Encoded,
+    Scratch,
     decode,
     encode,
     peek,
 )
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, EntryKind, TextColumn
+from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.testing.journal_conformance import make_enqueue, text_column, values_of
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -158,3 +163,42 @@ def test_peek_sees_no_header_beyond_the_end() -> None:
     assert head.position == 3
     assert peek(content[:-1], 0) is None
     assert peek(content, 8) is None
+
+
+def test_an_encrypted_entry_is_as_long_as_it_was_and_32_bytes__small_or_in_scratch() -> None:
+    store = MemoryStore()
+    store.encrypt([LocalMasterKey(b"m" * 32)])
+    assert store.encryption is not None
+    cipher, scratch = store.encryption.cipher("log"), Scratch()
+    random = np.random.default_rng(3)
+    for rows in (3, 5_000, 40):
+        entry = make_enqueue(random, rows)
+        plain = joined(encode(entry, 7, 1, 2, 6))
+        for one in (
+            encode(entry, 7, 1, 2, 6, cipher=cipher),
+            encode(entry, 7, 1, 2, 6, cipher=cipher, scratch=scratch),
+        ):
+            stored = joined(one)
+            assert len(stored) == len(plain) + 32
+            assert stored[160 : 160 + 64] != plain[160 : 160 + 64]
+            back = decode(memoryview(stored), cipher=cipher)
+            assert (back.head.position, back.checksum) == (7, one.checksum)
+            assert values_of(back.entry) == values_of(entry)
+            assert one.clear in (b"", plain[:4] + one.clear[4:160] + plain[160:])
+            with pytest.raises(EncryptionKeyMissing):
+                decode(memoryview(stored))
+        scratch.reset()
+
+
+def test_scratch_is_used_again__and_what_was_taken_of_it_stays_until_then() -> None:
+    scratch = Scratch()
+    first = scratch.take(SCRATCH_BYTES - 8)
+    first[:5] = b"first"
+    grown = scratch.take(SCRATCH_BYTES)
+    grown[:5] = b"grown"
+    assert bytes(first[:5]) == b"first"
+    scratch.reset()
+    assert bytes(scratch.take(5)) == b"grown"  # the larger one
+    scratch.take(SCRATCH_BYTES_MAX)
+    scratch.reset()
+    assert bytes(scratch.take(5)) == bytes(5)  # much is given back

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from dejaqueue.errors import DejaQError
-from dejaqueue.journal.records.interface import Bytes, RecordLog
+from dejaqueue.journal.records.interface import Bytes
+from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.reading import CheckedRecords
 from dejaqueue.journal.records.record import Record, open_record
 from dejaqueue.journal.records.writer import RecordWriter
-from dejaqueue.testing.shared_journal_conformance import AlteredRecords, SharedJournalConformance
+from dejaqueue.testing.shared_journal_conformance import SharedJournalConformance
 
 APPEND = MemoryRecords.append
 
@@ -58,6 +59,17 @@ def _skipping(self: CheckedRecords, first: int, end: int) -> Iterator[Record]:
             yield record
 
 
+def _deaf(self: RecordJournal) -> int:
+    """Hears of nothing that others appended."""
+    return self.tail
+
+
+def _eager(self: RecordJournal) -> int:
+    """Says how many there are, and has not read them."""
+    self._append_index.stand = self._append_index.stand._replace(position=self._log.last() + 1)
+    return self.tail
+
+
 BREACHES: list[tuple[type, str, Callable[..., object], str]] = [
     (MemoryRecords, "append", _unfenced, "test_an_owner_that_was_overtaken_is_fenced"),
     (
@@ -68,6 +80,9 @@ BREACHES: list[tuple[type, str, Callable[..., object], str]] = [
     ),
     (RecordWriter, "_happened", _believed, "test_the_rest_of_an_append_that_was_cut_is_void"),
     (RecordWriter, "_happened", _believed, "test_a_lost_answer_whose_place_another_took_is_fenced"),
+    (RecordJournal, "follow", _deaf, "test_what_others_append_is_followed"),
+    (RecordJournal, "follow", _eager, "test_what_others_append_is_followed"),
+    (RecordJournal, "follow", _deaf, "test_what_was_dropped_before_it_was_followed_is_told"),
     (CheckedRecords, "read", _skipping, "test_a_record_that_rots_or_is_missing_is_refused"),
 ]
 
@@ -117,21 +132,3 @@ def test_a_breach_is_found(
 def test_a_journal_that_keeps_its_duties_passes(tmp_path: Path, test: str) -> None:
     check_duty = suite_test(test)
     check_duty(tmp_path)
-
-
-# --- logs that fail as a test says
-
-
-def altered(count: int = 2) -> tuple[AlteredRecords, RecordLog]:
-    inner = MemoryRecords("t/0")
-    inner.append(0, [[b"%d" % number] for number in range(count)])
-    return AlteredRecords(inner), inner
-
-
-def test_a_log_that_is_not_altered_does_what_the_other_one_does() -> None:
-    log, inner = altered()
-    log.append(2, [[b"x"]])
-    assert (log.last(), list(log.read(1, 9))) == (inner.last(), list(inner.read(1, 9)))
-    assert log.byte_count() == inner.byte_count()
-    log.drop_before(3)
-    assert [number for number, _ in inner.read(1, 9)] == [3]

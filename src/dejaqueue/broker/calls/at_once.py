@@ -111,11 +111,9 @@ def is_leased(core: PartitionCore, sequence: int) -> bool:
 
 
 def read_headers(core: PartitionCore, sequence: int) -> dict[str, str]:
-    """The headers that a live message was sent with."""
+    """The headers that a live message was sent with. Raises RowsAwaited."""
     locators = core.engine.locators(np.array([sequence], dtype=np.int64))
-    if int(locators[0]) >> limits.ROW_BITS > core.position:
-        core.commits.commit_all()  # it can be read once it is appended
-    column = read_stored(core.journal, locators, ("headers",)).column(0)
+    column = read_stored(core.stored, locators, ("headers",)).column(0)
     if column.null_count:
         return {}
     return dict(packing.unpack_headers(column).to_pylist()[0] or ())

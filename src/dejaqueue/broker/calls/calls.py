@@ -112,6 +112,11 @@ def _clock(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
     return {"broker_us": broker.clock.utc_us()}
 
 
+def _lane(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    place = broker.lane
+    return {"port": None} if place is None else {"port": place.port, "name": place.name}
+
+
 # --- changing -------------------------------------------------------------------------------------
 
 
@@ -241,8 +246,8 @@ def _node_progress(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     return broker.act_on_servers(change, {"node": body.get("node")})
 
 
-def _check_cluster(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return broker.act_on_servers("check_cluster", {"adopt": body.get("adopt") is True})
+def _check_cluster(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    return broker.act_on_servers("check_cluster", {})
 
 
 # --- API keys -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, whole
-from dejaqueue.broker.history.files import Files, HistoryFile
+from dejaqueue.broker.history.files import Encryption, Files, HistoryFile
 from dejaqueue.broker.history.history import WAIT_SECONDS_MAX, History
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.listener import Listener
@@ -52,6 +52,7 @@ class Ticket:
         from_ms, to_ms: only what happened from the first time on, before the second.
         positions: only what happened in these stretches, first and last; None = everywhere.
         gaps: of rows that note a gap only those with these positions; None = all.
+        encryption: how the file is read; None = it is not encrypted.
     """
 
     partition: int
@@ -61,6 +62,7 @@ class Ticket:
     to_ms: int
     positions: tuple[tuple[int, int], ...] | None = None
     gaps: tuple[int, ...] | None = None
+    encryption: Encryption | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -130,7 +132,12 @@ def gaps_in(files: Files, topic: str, file: HistoryFile) -> list[tuple[int, int]
     path = files.path_of(topic, file.partition, file.name)
     assert path is not None
     try:
-        table = pq.read_table(path, columns=["change", "position"], partitioning=None)
+        table = pq.read_table(
+            path,
+            columns=["change", "position"],
+            partitioning=None,
+            decryption_properties=_decryption(files.encryption, path),
+        )
     except FileNotFoundError:
         return []  # pruned meanwhile: who reads it is told
     except (OSError, pa.ArrowException) as wrong:
@@ -160,7 +167,13 @@ def parse(files: Files, topic: str, values: dict[str, Any]) -> Ticket:
     if gaps is not None and not _are_positions(gaps):
         raise BadRequest("gaps", f"a list of at most {STRETCHES_MAX} positions", gaps)
     chosen_gaps = None if gaps is None else tuple(gaps)
-    return Ticket(number, path, chosen or ("at_ms",), *times, stretches, chosen_gaps)
+    columns = chosen or ("at_ms",)
+    encryption = files.encryption
+    return Ticket(number, path, columns, *times, stretches, chosen_gaps, encryption)
+
+
+def _decryption(encryption: Encryption | None, path: Path) -> Any:
+    return None if encryption is None else encryption.reading(path)
 
 
 def _are_positions(values: object) -> bool:
@@ -196,7 +209,8 @@ def read(topic: str, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     """
     stored = [name for name in ticket.columns if name in STORED.names]
     try:
-        with pq.ParquetFile(ticket.path) as file:
+        decryption = _decryption(ticket.encryption, ticket.path)
+        with pq.ParquetFile(ticket.path, decryption_properties=decryption) as file:
             # One column more, to know which rows there are.
             wanted = {*stored, "at_ms"}
             if ticket.positions is not None or ticket.gaps is not None:

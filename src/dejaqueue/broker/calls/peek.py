@@ -23,7 +23,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, is_by_time, parse_selection, whole
 from dejaqueue.broker.consumers.gathering import peek_batch, text_of
-from dejaqueue.broker.partition.keys import find_live
+from dejaqueue.broker.partition.keys import find_in
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.entries import hash_column, text_column
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
@@ -323,8 +323,7 @@ def named(topic: ServedTopic, core: PartitionCore, ticket: Named) -> Int64s:
         for count in topic.route.counts:
             mine_mask |= topic.partitions.homes(hashes, count) == core.number
         keys = ticket.keys.filter(pa.array(mine_mask))
-        rows, candidates = engine.find_keys(hashes[mine_mask])
-        found = find_live(engine, core.journal, keys, rows, candidates)
-        sequences = found[found >= 0]
+        found = find_in(core, keys, hashes[mine_mask])
+        sequences = np.zeros(0, np.int64) if found is None else found[found >= 0]
     selected: Int64s = sequences[engine.selected(sequences, ticket.selection)]
     return selected

@@ -14,6 +14,7 @@ from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.model import Topic
+from dejaqueue.wire.lane import LaneAddress
 
 
 class BrokerPort(Protocol):
@@ -25,6 +26,7 @@ class BrokerPort(Protocol):
     transactions: Transactions
     homes: Homes
     started_us: int
+    lane: LaneAddress | None
 
     def check_running(self) -> None: ...  # noqa: D102
     def runtime(self, name: str) -> ServedTopic: ...  # noqa: D102

@@ -205,7 +205,7 @@ def _apply(broker: BrokerPort, topic: str, ids: Int64s, destination: str | None)
     served, leaving = broker.runtime(topic), []
     for partition, rows in split_rows(ids >> limits.SEQUENCE_BITS):
         sequences = np.ascontiguousarray(ids[rows] & limits.SEQUENCE_MAX)
-        leaving.append(served.look(partition, partial(_leave, sequences, destination)))
+        leaving.append(served.change(partition, partial(_leave, sequences, destination)))
     return sum(answer_of(future) for future in leaving)
 
 
@@ -216,7 +216,6 @@ def _leave(sequences: Int64s, destination: str | None, core: PartitionCore) -> i
     if destination is not None:
         command = Depart(now_ms, sequences, destination)
     effects = core.apply(command)
-    core.commits.commit_all()
     if effects.statuses is None:
         return len(sequences)
     return int(np.count_nonzero(effects.statuses == RowStatus.OK))

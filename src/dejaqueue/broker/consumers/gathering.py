@@ -8,7 +8,7 @@ stored, the texts that leave are UTF-8 (rule 15).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,16 @@ from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
 Number = TypeVar("Number", np.int64, np.uint16)
 
 
+class RowReader(Protocol):
+    """A journal, or what its worker reads by."""
+
+    def read(self, locators: Int64s, columns: Sequence[str]) -> pa.RecordBatch:
+        """See Journal.read."""
+        ...
+
+
 def read_stored(
-    journal: Journal, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS
+    journal: RowReader, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS
 ) -> pa.RecordBatch:
     """Stored columns of these rows, for whoever is outside.
 

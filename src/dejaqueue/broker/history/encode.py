@@ -48,9 +48,13 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def open_parquet(sink: pa.NativeFile) -> pq.ParquetWriter:
-    """A file to write tables of `table_of` to."""
-    return pq.ParquetWriter(sink, ENCODED, **_OPTIONS)
+def open_parquet(sink: pa.NativeFile, encryption: Any = None) -> pq.ParquetWriter:
+    """A file to write tables of `table_of` to.
+
+    Args:
+        encryption: Parquet's properties of it; None = it is not encrypted.
+    """
+    return pq.ParquetWriter(sink, ENCODED, encryption_properties=encryption, **_OPTIONS)
 
 
 class _Part(NamedTuple):

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
 from dejaqueue.broker.history.pieces import HOUR_MS
 from dejaqueue.directories import make_directory
@@ -32,6 +33,18 @@ _NAME = re.compile(r"(\d{19})-(\d{19})(\.gap)?\.parquet")
 _PATH = re.compile(r"date=\d{4}-\d\d-\d\d/hour=\d\d/\d{19}-\d{19}(\.gap)?\.parquet")
 _RECORDED = "_recorded-"
 _OF = "_of-"
+
+
+class Encryption(Protocol):
+    """Parquet's properties of files; encryption.py."""
+
+    def writing(self) -> Any:
+        """Of a new file."""
+        ...
+
+    def reading(self, path: Path) -> Any:
+        """Of a file that is there; None if it is not encrypted. Raises OSError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +72,14 @@ class Files:
 
     Args:
         root: made when it is first written to.
+
+    Attributes:
+        encryption: how files are written and read; None = they are not encrypted.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.encryption: Encryption | None = None
 
     def begin(self) -> None:
         """Drop what a broker that ended suddenly was writing."""

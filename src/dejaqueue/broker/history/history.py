@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from dejaqueue.broker.history.files import Files
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest, DejaQError
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import store_path
 from dejaqueue.settings import BrokerSettings, HistorySettings
 
@@ -99,6 +100,13 @@ class History:
         """Raise BadRequest if a topic wants a history that has no place."""
         if wanted is True:
             assert self.files
+
+    def encrypt(self, cipher: Cipher) -> None:
+        """Encrypt the files that are written from now on, and decrypt those that are read."""
+        from dejaqueue.broker.history.encryption import HistoryEncryption
+
+        if self._files is not None:
+            self._files.encryption = HistoryEncryption(cipher)
 
     def start(self) -> None:
         """Clear up after a sudden end, and delete what is old."""

@@ -310,7 +310,9 @@ class Recorder(Chore, Listener):
         path = self._history.files.open_path(self._topic, self._partition, first)
         sink = pa.OSFile(str(path), "wb")
         hour_ms = piece.at_ms // HOUR_MS * HOUR_MS
-        self._file = _OpenFile(path, sink, open_parquet(sink), hour_ms, first, first)
+        encryption = self._history.files.encryption
+        parquet = open_parquet(sink, None if encryption is None else encryption.writing())
+        self._file = _OpenFile(path, sink, parquet, hour_ms, first, first)
         return self._file
 
     def _finish(self, last: int) -> None:

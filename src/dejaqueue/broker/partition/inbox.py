@@ -14,6 +14,7 @@ from threading import Lock
 
 from dejaqueue.broker.partition.requests import Changing, Request, refusal_of, turn_away
 from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.stored_rows import RowsAwaited
 from dejaqueue.errors import DejaQError
 from dejaqueue.wire.frames import Reply
 
@@ -65,6 +66,14 @@ class Inbox:
             self.byte_count -= request.byte_count
         return request
 
+    def put_back(self, *forgotten: Request) -> None:
+        """What is in hand waits again, before all that came later; so does what was just
+        forgotten."""
+        in_hand, self._in_hand = [*self._in_hand.values(), *forgotten], {}
+        with self._lock:
+            self._waiting.extendleft(reversed(in_hand))
+            self.byte_count += sum(request.byte_count for request in in_hand)
+
     def forget(self, request: Request) -> None:
         """Somebody else answers it: it was taken back, or is a look, which answers for itself."""
         del self._in_hand[id(request)]
@@ -91,11 +100,16 @@ class Inbox:
 
         Returns:
             False if they failed, and are several: one of them spoils it for the others.
+
+        Raises:
+            RowsAwaited: they are not to blame; nothing has changed.
         """
         core = self._core
         began = core.engine.applied_count
         try:
             handle()
+        except RowsAwaited:
+            raise
         except Exception as wrong:
             has_changed = core.engine.applied_count != began or core.commits.is_broken
             if has_changed or not all(id(request) in self._in_hand for request in requests):

@@ -1,6 +1,6 @@
 """Keys to sequences: the index proposes by hash, the stored key decides.
 
-Room: broker. Reads the journal; the engine only knows hashes.
+Room: broker. Reads what is stored; the engine only knows hashes.
 Holds: a sequence is given for a key only if the live message's stored key is that text.
 See: rule 11; docs/adr/0005-keys-are-resolved-in-the-shell.md.
 """
@@ -11,28 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dejaqueue import limits
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s
-from dejaqueue.engine.engine import Engine
-from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.schema.keys import NO_KEY
-
-
-def find_live(
-    engine: Engine, journal: Journal, keys: pa.StringArray, rows: Int64s, sequences: Int64s
-) -> Int64s:
-    """The live sequence of each key, -1 where there is none.
-
-    Args:
-        keys: the keys asked for, shape (n,).
-        rows: for each candidate its index in `keys`.
-        sequences: for each candidate its sequence; both from `Engine.find_keys`, all readable.
-    """
-    if len(rows) == 0:
-        return np.full(len(keys), -1, dtype=np.int64)
-    stored = journal.read(engine.locators(sequences), ("key",)).column(0)
-    return _matching(keys, rows, sequences, stored)
 
 
 def _matching(keys: pa.StringArray, rows: Int64s, sequences: Int64s, stored: pa.Array) -> Int64s:
@@ -54,6 +35,9 @@ def find_in(
 
     Args:
         but: messages that do not count, ascending.
+
+    Raises:
+        RowsAwaited: a server has to be asked for stored keys.
     """
     rows, sequences = core.engine.find_keys(key_hashes)
     if but is not None and but.size and sequences.size:
@@ -61,39 +45,8 @@ def find_in(
         rows, sequences = rows[counts], sequences[counts]
     if not len(sequences):
         return None
-    stored = _stored_keys(core, core.engine.locators(sequences))
+    stored = core.stored.read(core.engine.locators(sequences), ("key",)).column(0)
     return _matching(keys, rows, sequences, stored)
-
-
-def _stored_keys(core: PartitionCore, locators: Int64s) -> pa.Array:
-    """The key of each of these rows, of those that are not appended yet as they will be.
-
-    Nothing is waited for: a journal on a server may hang for long.
-    """
-    positions = locators >> limits.ROW_BITS
-    parts, places, is_read = [], [], np.ones(len(locators), dtype=np.bool_)
-    for position in np.unique(positions[positions > core.position]).tolist():
-        entry = core.commits.entry_at(position)
-        if entry is None or "key" not in entry.texts:  # it has been appended by now
-            continue
-        mask = positions == position
-        rows = locators[mask] & (limits.BATCH_ROWS_MAX - 1)
-        parts.append(_key_column(entry).take(pa.array(rows)))
-        places.append(np.flatnonzero(mask))
-        is_read &= ~mask
-    if not parts:
-        return core.journal.read(locators, ("key",)).column(0)
-    if is_read.any():
-        parts.append(core.journal.read(locators[is_read], ("key",)).column(0))
-        places.append(np.flatnonzero(is_read))
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
-
-
-def _key_column(entry: Entry) -> pa.StringArray:
-    """The keys of an entry's rows, utf8, as a view."""
-    column = entry.texts["key"]
-    offsets = pa.py_buffer(np.ascontiguousarray(column.offsets, np.int32))
-    return pa.StringArray.from_buffers(entry.rows, offsets, pa.py_buffer(column.data))
 
 
 def find_repeats(keys: pa.StringArray, key_hashes: Int64s) -> Int64s | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.journal.interface import TextColumn
 from dejaqueue.schema.checks import SendColumns, text_offsets
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
+from dejaqueue.schema.send_rows import SendRows, joined_columns
 
 Number = TypeVar("Number", np.int64, np.uint16)
 
@@ -69,12 +71,16 @@ class Merged:
 
 def merge(requests: list[EnqueueRequest]) -> Merged:
     """The requests' rows as one batch."""
+    plain = [request.columns for request in requests if isinstance(request.columns, SendRows)]
+    if len(plain) == len(requests):
+        starts = np.array([0, *accumulate(part.rows for part in plain)], dtype=np.int64)
+        return Merged(requests, starts, joined_columns(plain), None, _senders(requests))
+    parts = [request.send_columns() for request in requests]
     if len(requests) == 1:
         only = requests[0]
-        starts = np.array([0, only.columns.rows], dtype=np.int64)
-        hashes = _hashes(requests, only.columns.keys)
-        return Merged(requests, starts, only.columns, hashes, only.senders)
-    parts = [request.columns for request in requests]
+        starts = np.array([0, only.rows], dtype=np.int64)
+        hashes = _hashes(requests, parts[0].keys)
+        return Merged(requests, starts, parts[0], hashes, only.senders)
     starts = np.zeros(len(requests) + 1, dtype=np.int64)
     np.cumsum([part.rows for part in parts], out=starts[1:])
     keys = _concat([part.keys for part in parts], starts)

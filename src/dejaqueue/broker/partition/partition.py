@@ -171,7 +171,7 @@ class Partition:
             return self._next_try_after_failure_us()
         self.core.backlog = self.core.live()
         commits = self.core.commits
-        if not self.inbox.is_empty:
+        if not self.inbox.is_empty and not self.core.stored.is_awaited:
             full = commits.is_held_up or commits.group.is_full(self.core.settings.dispatch)
             return None if full and commits.in_flight else self.core.clock.now_us()
         return self.core.clock.now_us() if has_more else self._next_us()
@@ -327,9 +327,9 @@ class Partition:
         self._is_closed = self._door.is_closed = True
         if self.opening is not None:
             self.opening.let_go()
+        was_loaded, self.loaded = self.loaded, False
         self.inbox.turn_away(Unavailable("the broker is stopping", 1_000))
-        if self.loaded:
-            self.loaded = False
+        if was_loaded:
             self.core.commits.abandon(Unavailable("the broker is stopping", 1_000))
             self.core.journal.close()
             self._chores.closed()

@@ -16,6 +16,7 @@ from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, InternalError, ResourceExhausted
 from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.send_rows import SendRows
 from dejaqueue.wire.frames import Reply, SettleOp
 
 
@@ -23,7 +24,7 @@ from dejaqueue.wire.frames import Reply, SettleOp
 class EnqueueRequest:
     """A checked batch for this partition."""
 
-    columns: SendColumns
+    columns: SendColumns | SendRows
     producer: str
     number: int
     acks: str
@@ -49,6 +50,11 @@ class EnqueueRequest:
     def byte_count(self) -> int:
         """Bytes it holds while queued."""
         return self.columns.payload_bytes + 64 * self.columns.rows
+
+    def send_columns(self) -> SendColumns:
+        """Its rows as columns."""
+        columns = self.columns
+        return columns.columns() if isinstance(columns, SendRows) else columns
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Taking requests: what waits is applied in its order, small batches together.
 
 Room: broker. Runs on the partition's worker, as a part of its step.
-Holds: requests are applied in the order in which they came; a look sees what is durable, and all
-that was asked before it.
+Holds: requests are applied in the order in which they came, also if one has to wait until a server
+was asked for stored rows; a look sees what is durable, and all that was asked before it.
 See: partition.py, whose step calls it; enqueueing.py, renaming.py and settling.py, which apply.
 """
 
@@ -24,6 +24,7 @@ from dejaqueue.broker.partition.requests import (
 )
 from dejaqueue.broker.partition.settling import settle
 from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.stored_rows import RowsAwaited
 from dejaqueue.errors import BadRequest, DejaQError, TryLater
 from dejaqueue.wire.frames import Reply
 
@@ -66,7 +67,18 @@ class _SmallBatches:
 
 
 def take_requests(core: PartitionCore, inbox: Inbox, admission: Admission) -> None:
-    """Apply what waits, until the group is full or a look has to wait for the journal."""
+    """Apply what waits, until the group is full or a request has to wait for the journal."""
+    if core.stored.is_awaited:
+        return
+    try:
+        _take(core, inbox, admission)
+    except RowsAwaited:
+        inbox.put_back()  # the journal's server is asked beside the worker, and rings
+    else:
+        core.stored.forget()
+
+
+def _take(core: PartitionCore, inbox: Inbox, admission: Admission) -> None:
     small = _SmallBatches(core, inbox, admission)
     rows = 0
     bounds = core.settings.dispatch
@@ -93,7 +105,11 @@ def take_requests(core: PartitionCore, inbox: Inbox, admission: Admission) -> No
             # What it sees must be durable, and it may append on its own.
             core.commits.commit_all()
             inbox.forget(request)
-            request.look(core)
+            try:
+                request.look(core)
+            except RowsAwaited:
+                inbox.put_back(request)
+                raise
         else:
             inbox.guarded([request], partial(_apply, core, inbox, admission, request))
     small.apply()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from dejaqueue.broker import news
@@ -146,6 +147,11 @@ class Commits:
     def is_apart(self) -> bool:
         """True if a server keeps the journal: the worker never waits for an append."""
         return self._committer.is_apart
+
+    @property
+    def executor(self) -> Executor | None:
+        """Does beside the worker what has to ask a server; None = no server keeps the journal."""
+        return self._committer.executor
 
     def settles(self) -> bool:
         """Whether something may be done now that needs all to be durable that was applied.

@@ -23,9 +23,11 @@ class Committer:
 
     Attributes:
         is_apart: it appends for journals on servers, where the worker never waits for it.
+        executor: does what else has to ask the server of such a journal; None = nothing has to.
     """
 
     is_apart = False
+    executor: Executor | None = None
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Append | None] = SimpleQueue()
@@ -77,6 +79,7 @@ class ApartCommitter(Committer):
     """
 
     is_apart = True
+    executor: Executor
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor

@@ -18,6 +18,7 @@ from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.shard import entries
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.shard.stored_rows import StoredRows
 from dejaqueue.broker.shard.timekeeping import Timekeeping
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Command
@@ -34,6 +35,7 @@ class PartitionCore:
 
     Attributes:
         engine, journal, commits: as they were read last; there are none before `serve`.
+        stored: what is in the journal, for the worker.
         read_from: position of the snapshot that the engine was restored from; 0 = of none.
         time: its time, where the clock was wrong.
         backlog: what is live as of its last step; any thread may read it.
@@ -54,6 +56,7 @@ class PartitionCore:
     engine: Engine
     journal: Journal
     commits: Commits
+    stored: StoredRows
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class PartitionCore:
     def serve(self, engine: Engine, journal: Journal, commits: Commits, read_from: int = 0) -> None:
         """Go on with what was just read."""
         self.engine, self.journal, self.commits = engine, journal, commits
+        self.stored = StoredRows(journal, commits, self.ring)
         self.read_from = read_from
         self.counting.loaded(engine, journal)
         self.time.loaded()

@@ -20,6 +20,7 @@ from dejaqueue.broker import news
 from dejaqueue.broker.shard import entries
 from dejaqueue.broker.shard.chore import Chore
 from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.stored_rows import RowsAwaited, StoredRows
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import OpenEpoch, Relocate
 from dejaqueue.engine.snapshot import (
@@ -100,6 +101,8 @@ class Maintenance(Chore):
         self._compacted_position = core.position
         self._loads += 1
         self._to_copy = self._to_copy[:0]
+        # Of its own: what requests wait for and what is copied may be many bytes, and come apart.
+        self._stored = StoredRows(core.journal, core.commits, core.ring)
         self._plan = self._write = self._written = None
         if core.journal.holds_room:
             self._room_snapshots = ROOM_SNAPSHOTS
@@ -143,19 +146,17 @@ class Maintenance(Chore):
         return bool(by_time and (entry_count > 0 or core.journal.holds_room))
 
     def _prepare_snapshot(self, core: PartitionCore, *, is_idle: bool) -> None:
-        if self._room_snapshots:
-            self._room_snapshots -= 1
-            self._move_on(core, is_idle=is_idle)
-        elif core.position == self._snapshot_position:
-            self._move_on(core, is_idle=is_idle)
-
-    def _move_on(self, core: PartitionCore, *, is_idle: bool) -> None:
-        """Before a snapshot for the sake of room."""
+        """One for the sake of room has something to cover."""
+        is_old = core.position == self._snapshot_position
+        if not self._room_snapshots and not is_old:
+            return
         if is_idle:
             core.journal.turn_over()
-        if core.position == self._snapshot_position:
+        if is_old:
             # The journal lets go of what lies before the older of two snapshots: have two.
             core.apply(OpenEpoch(core.now_ms(), core.engine.epoch))
+            if core.commits.is_apart:
+                core.commits.commit(behind=True)
 
     def after_append(self, core: PartitionCore, *, is_idle: bool) -> bool:
         """Do a little if it is time; True = there is more to do soon."""
@@ -164,7 +165,9 @@ class Maintenance(Chore):
         self._see_room(core)
         if not self.busy and self._is_snapshot_wanted(core) and core.commits.settles():
             self._prepare_snapshot(core, is_idle=is_idle)
-            self.begin_snapshot(core)
+            if core.commits.settles():
+                self._room_snapshots = max(self._room_snapshots - 1, 0)
+                self.begin_snapshot(core)
         self._copy_some(core)
         if self._plan is not None:
             return True
@@ -269,25 +272,34 @@ class Maintenance(Chore):
             self._to_copy = core.engine.live_in(first, last, limits.BATCH_ROWS_MAX)
         if not is_idle or not core.commits.settles():
             return False
-        rows, self._to_copy = self._to_copy[:COPY_ROWS_MAX], self._to_copy[COPY_ROWS_MAX:]
+        rows = self._to_copy[:COPY_ROWS_MAX]
         rows = rows[core.engine.states(rows) != MessageState.DONE]
         if len(rows):
-            copy_rows(core, rows)
+            try:
+                copy_rows(core, self._stored, rows)
+            except RowsAwaited:
+                return False  # the partition is rung
+            self._stored.forget()
             self.copied_rows += len(rows)
+        self._to_copy = self._to_copy[COPY_ROWS_MAX:]
         return len(self._to_copy) > 0
 
 
-def copy_rows(core: PartitionCore, sequences: Int64s) -> None:
-    """Write the stored columns of these messages again, in this order, and free the old ones."""
-    engine, journal, commits = core.engine, core.journal, core.commits
+def copy_rows(core: PartitionCore, stored: StoredRows, sequences: Int64s) -> None:
+    """Write the stored columns of these messages again, in this order, and free the old ones.
+
+    Raises:
+        RowsAwaited: nothing was written yet.
+    """
+    engine, commits = core.engine, core.commits
     commits.commit_all()
-    batch = journal.read(engine.locators(sequences), TEXT_COLUMNS)
+    batch = stored.read(engine.locators(sequences), TEXT_COLUMNS)
     texts = {}
     for name, column in zip(TEXT_COLUMNS, batch.columns, strict=True):
         if column.null_count:
             column = column.fill_null(b"" if name == "payload" else "")
         texts[name] = entries.text_column(column)
     command = Relocate(core.now_ms(), core.next_position(), sequences)
-    stored = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
-    core.apply(command, entries.relocate_entry(command, stored))
+    texts = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
+    core.apply(command, entries.relocate_entry(command, texts))
     commits.commit(behind=commits.is_apart)

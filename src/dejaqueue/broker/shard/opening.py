@@ -38,6 +38,8 @@ class JournalDoor:
         executor: where the journal is read, beside the worker; None = by the worker.
         comes_back: a journal that cannot be read is tried again though nobody asks: its server
             may be back, or this broker its owner again.
+        check_there: called when an epoch was begun, which keeps others out: raises if what is being
+            read is not to be served any more.
         is_closed: nobody wants what is being read any more.
     """
 
@@ -49,12 +51,14 @@ class JournalDoor:
         listener: Listener | None = None,
         executor: Executor | None = None,
         comes_back: bool = False,
+        check_there: Callable[[], None] = lambda: None,
     ) -> None:
         self.open_journal = open_journal
         self.ownership: Ownership = LoneOwnership() if ownership is None else ownership
         self.listener = Listener() if listener is None else listener
         self.executor = executor
         self.comes_back = comes_back
+        self.check_there = check_there
         self.is_closed = False
 
 
@@ -102,6 +106,7 @@ def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
         if door.is_closed:
             raise Unavailable("the topic is closed", 1_000)
         tail = journal.append([entry], tail, command.epoch)
+        door.check_there()
         effects = engine.apply(command)
         listener.replayed(tail, entry, effects)
     except BaseException:

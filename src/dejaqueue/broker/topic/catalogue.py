@@ -3,14 +3,14 @@
 Room: broker. Any thread may read it; two changes of one topic are never made at once (the broker's
 name_locks.py sees to it).
 Holds: a change is durable before it is seen; what can't change is refused with its name.
-See: lone_catalogue.py and cluster/catalogue.py, which keep the topics.
+See: journal_catalogue.py, lone_catalogue.py and cluster/catalogue.py, which keep the topics.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from dejaqueue import limits
@@ -52,28 +52,30 @@ class Catalogue(ABC):
         """What the topic is called in the store of its journals."""
         return self.get(name).name
 
+    @abstractmethod
     def number(self, name: str) -> int:
-        """What tells a topic from those that had its name before; 0 = the journals' name does."""
-        self.get(name)
-        return 0
+        """What tells a topic from those that had its name before. Raises TopicUnknown."""
 
     @abstractmethod
     def counts(self, name: str) -> tuple[int, ...]:
         """How many partitions the topic had, one after the other; the last is its number now."""
 
+    @abstractmethod
     def ids_from(self, name: str) -> int:
-        """The sequence of the first message of each partition of a topic."""
-        self.get(name)
-        return 0
+        """The sequence of the first message of each partition of a topic. Raises TopicUnknown."""
 
+    @abstractmethod
     def use(self, name: str, number: int) -> None:
         """Let the journals of a topic be opened. Raises TopicUnknown."""
+
+    def check_there(self, name: str, number: int) -> None:
+        """Return if a topic is there, whoever changes topics; for who has begun an epoch in one of
+        its journals. Raises TopicUnknown, Unavailable."""
         return
 
+    @abstractmethod
     def is_used(self, name: str) -> bool:
         """Whether a topic may have journals. Raises TopicUnknown."""
-        self.get(name)
-        return True
 
     def has_partition(self, name: str, partition: int) -> bool:
         """Whether there is such a partition, here or elsewhere, for a transaction."""
@@ -101,7 +103,11 @@ class Catalogue(ABC):
 
     @abstractmethod
     def changing(self) -> tuple[str, ...]:
-        """Topics that are being made or deleted."""
+        """Topics that are being deleted."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what it is kept in. Twice is fine."""
 
     # --- what may be made ---------------------------------------------------------------------
 
@@ -116,7 +122,8 @@ class Catalogue(ABC):
         if topic.auto_partitions and known.partitions > topic.partitions:
             asked = replace(topic, partitions=known.partitions)  # it grew by itself
         if known != asked:
-            changed = [k for k, v in topic.to_dict().items() if known.to_dict()[k] != v]
+            names = [setting.name for setting in fields(Topic)]
+            changed = [name for name in names if getattr(known, name) != getattr(topic, name)]
             raise TopicExists(
                 f"topic {topic.name} exists with another {', '.join(changed)}; "
                 "alter it, or ask for the same"

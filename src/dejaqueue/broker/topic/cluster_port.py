@@ -6,6 +6,8 @@ See: ownership.py for what of it a partition asks; cluster/node.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -83,11 +85,17 @@ class ClusterPort(Protocol):
         """Room on the disks of the servers beside brokers."""
         ...
 
-    def catalogue(self, store: JournalStore) -> Catalogue:
+    def catalogue(
+        self, store: JournalStore, snapshot_writer: Executor, now_ms: Callable[[], int]
+    ) -> Catalogue:
         """All topics of the cluster, as known here.
 
+        Args:
+            snapshot_writer: where snapshots of it are written.
+            now_ms: the time that is noted with each change.
+
         Raises:
-            Refused: this store of journals is not the cluster's. Unavailable.
+            Refused: this store of journals is not the cluster's. JournalDamaged, Unavailable.
         """
         ...
 
@@ -112,8 +120,7 @@ class ClusterPort(Protocol):
         ...
 
     def settled(self, topic: str) -> None:
-        """Return when a topic is neither being made nor deleted any more: nothing is left of it, or
-        it is there.
+        """Return when a topic is not being deleted any more: nothing is left of it, or it is there.
 
         Raises:
             Unavailable: that takes too long; it goes on all the same.

@@ -54,6 +54,8 @@ def _begin_snapshot(maintenance: Maintenance, core: PartitionCore) -> Future[Non
 
 
 def _finish_requests(partition: Partition) -> None:
+    if partition.loaded:
+        partition.core.stored.waits = True
     while partition.loaded and not partition.inbox.is_empty:
         partition.step()
         if partition.loaded:

@@ -34,6 +34,7 @@ from dejaqueue.engine.arrays import Int64s, Mask, Words
 from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, InternalError, Unavailable
 from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.send_rows import SendRows
 from dejaqueue.wire.frames import Reply
 
 _NONE: tuple[int, ...] = ()
@@ -46,9 +47,10 @@ RUN_BATCHES = 16
 RUN_ROWS_MIN = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
-    """A producer's batch, whole.
+    """A producer's batch, whole. Never changed, though not frozen, which takes five times as long
+    to make: it is made for each message that is sent alone.
 
     Attributes:
         producer: "" = not idempotent.
@@ -58,7 +60,7 @@ class Batch:
     """
 
     number: int
-    columns: SendColumns
+    columns: SendColumns | SendRows
     producer: str
     key_hashes: Int64s | None
     stage: Stage | None
@@ -71,7 +73,7 @@ class Batch:
         """It may be sent again, and is to be recognised then."""
         return bool(self.producer) and self.acks != "none"
 
-    def part(self, rows: Int64s | None) -> SendColumns:
+    def part(self, rows: Int64s | None) -> SendColumns | SendRows:
         """These rows, None = all."""
         return self.columns if rows is None else self.columns.take(rows)
 
@@ -81,9 +83,10 @@ class Batch:
         return senders if senders is None or rows is None else senders.take(rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
-    """Rows of a batch for one partition; `rows` and `must_live` None = all of it, none."""
+    """Rows of a batch for one partition; `rows` and `must_live` None = all of it, none. As Batch,
+    never changed."""
 
     partition: int
     rows: Int64s | None

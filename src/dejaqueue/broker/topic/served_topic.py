@@ -27,6 +27,7 @@ from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.shard.stored_rows import RowsAwaited
 from dejaqueue.broker.topic.allotment_queue import AllotmentQueue, DurableBacklog
 from dejaqueue.broker.topic.home_chore import HomeChore
 from dejaqueue.broker.topic.homes import Homes, TopicHome
@@ -86,6 +87,7 @@ class Service:
         number: what tells the topic from those that had its name before; see Catalogue.number.
         ids_from: the sequence of the first message of each partition.
         use: called before a journal is opened; see Catalogue.use.
+        check_there: called behind an epoch that was begun; see Catalogue.check_there.
     """
 
     served_as: str
@@ -96,6 +98,7 @@ class Service:
     number: int = 0
     ids_from: int = 0
     use: Callable[[], None] = lambda: None
+    check_there: Callable[[], None] = lambda: None
 
 
 class ServedTopic:
@@ -198,6 +201,7 @@ class ServedTopic:
             listener=duties.listener,
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
+            check_there=service.check_there,
         )
         partition = Partition(
             core,
@@ -340,7 +344,8 @@ class ServedTopic:
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]
     ) -> Future[Answer]:
-        """Run a function on the partition's worker."""
+        """Run a function on the partition's worker; again from its beginning, if it has to wait
+        for stored rows."""
         future: Future[Answer] = self._ports.threads.future()
         partition = self.partitions[partition_number]
 
@@ -348,6 +353,8 @@ class ServedTopic:
             try:
                 partition.check_loaded()
                 future.set_result(function(core))
+            except RowsAwaited:
+                raise  # it is run again
             except DejaQError as error:
                 future.set_exception(error)
             except Exception as wrong:  # noqa: BLE001 - the asker gets it, the worker goes on

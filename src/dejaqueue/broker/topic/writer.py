@@ -33,8 +33,10 @@ from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
+from dejaqueue.schema.send_rows import SendRows, check_rows
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
+from dejaqueue.wire.lane import Send
 
 _SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EXTEND}
 
@@ -79,25 +81,46 @@ class Writer:
     def submit(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
         """Take one batch. `reply` is called once, on any thread, unless the stream has
         acks=none."""
+        self._answering(number, batch.num_rows, reply, partial(self._take, number, batch))
+
+    def submit_rows(self, send: Send, number: int, reply: ReplyTo) -> None:
+        """Take a few messages that came without a batch, of a stream of `enqueue`; all else as
+        `submit`."""
+        self._answering(
+            number, len(send.payloads), reply, partial(self._enqueue_rows, number, send)
+        )
+
+    def _answering(
+        self, number: int, rows: int, reply: ReplyTo, take: Callable[[ReplyTo], None]
+    ) -> None:
+        """Take something; what it raises is its answer."""
         if self._stream.acks == "none":
             reply = no_reply
-        reply = self._topic.counting.counted(self._stream.op, batch.num_rows, reply)
+        reply = self._topic.counting.counted(self._stream.op, rows, reply)
         try:
-            if self._stream.op == "enqueue":
-                self._enqueue(number, batch, reply)
-            else:
-                self._name_rows(number, batch, reply)
+            take(reply)
         except DejaQError as error:
-            reply(Reply(number, batch.num_rows, error=error))
+            reply(Reply(number, rows, error=error))
         except TimeoutError:
             silent = Unavailable("a partition does not answer; try again", 1_000)
-            reply(Reply(number, batch.num_rows, error=silent))
+            reply(Reply(number, rows, error=silent))
+
+    def _take(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
+        if self._stream.op == "enqueue":
+            now_ms = self._clock.utc_ms()
+            self._enqueue(number, check_send(batch, self._topic.topic, now_ms), reply)
+        else:
+            self._name_rows(number, batch, reply)
 
     # --- enqueue ----------------------------------------------------------------------------
 
-    def _enqueue(self, number: int, batch: pa.RecordBatch, reply: ReplyTo) -> None:
+    def _enqueue_rows(self, number: int, send: Send, reply: ReplyTo) -> None:
+        now_ms = self._clock.utc_ms()
+        rows = check_rows(send.payloads, send.dues_ms, self._topic.topic, now_ms)
+        self._enqueue(number, rows, reply)
+
+    def _enqueue(self, number: int, columns: SendColumns | SendRows, reply: ReplyTo) -> None:
         topic = self._topic.topic
-        columns = check_send(batch, topic, self._clock.utc_ms())
         name, producer = self._sender.name, name_of(self._stream.producer)
         if self._topic.allotment_queue is None:
             self._topic.rates.check(topic, name, producer, columns.rows, self._clock.now_us())
@@ -113,7 +136,7 @@ class Writer:
     def _admit(
         self,
         number: int,
-        columns: SendColumns,
+        columns: SendColumns | SendRows,
         senders: Words | None,
         reply: ReplyTo,
         producer: Producer | None = None,
@@ -132,7 +155,11 @@ class Writer:
         queue.admit(Waiter(columns.rows, columns.payload_bytes, producer, send, refuse))
 
     def submit_columns(
-        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+        self,
+        number: int,
+        columns: SendColumns | SendRows,
+        senders: Words | None,
+        reply: ReplyTo,
     ) -> None:
         """Take a batch that was checked before, of these senders' messages; also on a worker's
         thread. `reply` as for `submit`."""
@@ -142,7 +169,11 @@ class Writer:
             self._admit_again(number, columns, senders, reply)
 
     def _admit_again(
-        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+        self,
+        number: int,
+        columns: SendColumns | SendRows,
+        senders: Words | None,
+        reply: ReplyTo,
     ) -> None:
         try:
             self._admit(number, columns, senders, reply)
@@ -150,7 +181,11 @@ class Writer:
             reply(Reply(number, columns.rows, error=error))
 
     def _send_again(
-        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+        self,
+        number: int,
+        columns: SendColumns | SendRows,
+        senders: Words | None,
+        reply: ReplyTo,
     ) -> None:
         try:
             self._send(number, columns, senders, reply)
@@ -158,7 +193,11 @@ class Writer:
             reply(Reply(number, columns.rows, error=error))
 
     def _send(
-        self, number: int, columns: SendColumns, senders: Words | None, reply: ReplyTo
+        self,
+        number: int,
+        columns: SendColumns | SendRows,
+        senders: Words | None,
+        reply: ReplyTo,
     ) -> None:
         key_hashes = None
         if columns.keys is not None and self._topic.route.count > 1:  # else the worker hashes them

@@ -12,15 +12,17 @@ plain lock of its own (kept from send to send), and a future exists per batch on
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections import deque
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from dejaqueue.client.link import WriteLink
+from dejaqueue.client.row_batch import RowBatch
 from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, InternalError, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.schema import messages
@@ -41,6 +43,9 @@ ROWS_EARLY = 256
 """Waiting rows with which a batch goes out although another is on its way."""
 BATCHES_MAX = 8
 """Batches on their way at most."""
+
+_NO_VALUES = (pa.ArrowException, OverflowError, TypeError, ValueError, struct.error)
+"""What is raised for values that a message cannot have."""
 
 Row = tuple[bytes, int | None, str | None, str, int, Any, Any, int | None]
 """payload, due, key, group, priority, tags, headers, expires."""
@@ -151,13 +156,19 @@ class RowSender:
     def send(self, gathered: Gathered, wait: bool) -> None:
         """Send them as a batch; `wait` is `WriteLink.send_in_window`'s."""
         try:
-            batch = self._variant.batch(gathered.rows)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as wrong:
+            batch = self._batch(gathered.rows)
+        except _NO_VALUES as wrong:
             error = BadRequest("message", "values of the message's types", str(wrong))
             self._failed(gathered, error)
             return
         answer = self.link.send_in_window(batch, wait=wait)
         answer.add_done_callback(lambda reply: self._answered(gathered, reply))
+
+    def _batch(self, rows: list[Row]) -> pa.RecordBatch | RowBatch:
+        if not self.link.has_rows:
+            return self._variant.batch(rows)
+        dues_ms = [row[1] for row in rows] if self._variant.has_due else None
+        return RowBatch([row[0] for row in rows], cast("list[int] | None", dues_ms))
 
     def _answered(self, gathered: Gathered, answer: Future[Reply]) -> None:
         wrong = answer.exception()
@@ -190,8 +201,8 @@ class RowSender:
             self._one_done(gathered, index, outcome)
 
         try:
-            batch = self._variant.batch([gathered.rows[index]])
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as wrong:
+            batch = self._batch([gathered.rows[index]])
+        except _NO_VALUES as wrong:
             error = BadRequest("message", "values of the message's types", str(wrong))
             self._one_done(gathered, index, error)
             return

@@ -15,10 +15,13 @@ from typing import Any, Final, TypeAlias
 import numpy.typing as npt
 
 from dejaqueue.errors import JournalDamaged
+from dejaqueue.journal.encryption.cipher import Cipher
+from dejaqueue.journal.encryption.clear_budget import ClearBudget
 from dejaqueue.journal.memory import MemoryContent, MemoryFile
 from dejaqueue.journal.records.append_index import ReadCursor
 from dejaqueue.journal.records.mirror import covers
 from dejaqueue.journal.records.reading import CheckedRecords, WholeAppend
+from dejaqueue.journal.segments.clear_text import ClearTexts
 from dejaqueue.journal.segments.segment import HEAD_BYTES, TAIL_BYTES, Segment, SegmentList
 
 Appends: TypeAlias = npt.NDArray[Any]
@@ -30,13 +33,23 @@ RUN_BYTES_MAX: Final = 8 << 20
 
 
 class AppendCache:
-    """Appends in memory, as small segments."""
+    """Appends in memory, as small segments.
 
-    def __init__(self, checked: CheckedRecords, bytes_max: int = BYTES_MAX) -> None:
+    Attributes:
+        listed: those that were read last, for whoever does not wait for others to be read.
+    """
+
+    def __init__(
+        self, checked: CheckedRecords, bytes_max: int = BYTES_MAX, cipher: Cipher | None = None
+    ) -> None:
+        # What is decrypted goes with its append, of which there are not too many.
+        self._clear_texts: ClearTexts | None = None
+        if cipher is not None:
+            self._clear_texts = ClearTexts(cipher, ClearBudget(), lambda _: None)
         self._checked, self._bytes_max = checked, bytes_max
         self._guard = threading.Lock()
         self._kept: OrderedDict[int, Segment] = OrderedDict()
-        self._listed = SegmentList(())
+        self.listed = SegmentList(())
         self._bytes = 0
         self.record_count = 0
         """Records read from the server since the start; for metrics."""
@@ -48,14 +61,14 @@ class AppendCache:
             JournalDamaged, Unavailable.
         """
         with self._guard:
-            there = covers(self._listed, appends["position"])
+            there = covers(self.listed, appends["position"])
             for run in _runs(appends[~there]):
                 self._fetch(run)
             segments = self._list()
             if self._shrink():
-                self._listed = self._list()
+                self.listed = self._list()
             else:
-                self._listed = segments
+                self.listed = segments
             return segments
 
     def _list(self) -> SegmentList:
@@ -70,7 +83,7 @@ class AppendCache:
         self.record_count += end - stand.number + 1
         if not wholes or wholes[-1].after.position != last["position"] + last["entries"]:
             raise JournalDamaged(f"{self._checked.place}, record {end}: is not the one known here")
-        segment = _segment_of(wholes, stand.entry_chain)
+        segment = _segment_of(wholes, stand.entry_chain, self._clear_texts)
         self._kept[segment.first] = segment
         self._bytes += segment.byte_count
 
@@ -99,12 +112,12 @@ def _runs(appends: Appends) -> list[Appends]:
     return runs
 
 
-def _segment_of(wholes: list[WholeAppend], chain: int) -> Segment:
+def _segment_of(wholes: list[WholeAppend], chain: int, clear_texts: ClearTexts | None) -> Segment:
     byte_count = HEAD_BYTES + sum(len(one.body) for one in wholes) + TAIL_BYTES
     path = Path(f"fetched-{wholes[0].position}")
     file = MemoryFile(path, MemoryContent())
     file.allocate(byte_count)
-    segment = Segment(path, wholes[0].position, chain, byte_count)
+    segment = Segment(path, wholes[0].position, chain, byte_count, clear_texts)
     segment.attach(file)
     file.write([one.body for one in wholes], HEAD_BYTES)
     offset = HEAD_BYTES

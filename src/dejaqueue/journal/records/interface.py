@@ -89,8 +89,8 @@ class RecordStore(ABC):
     """All record logs of a cluster on one server (or group of servers), and small named objects.
 
     Objects are for snapshots, the catalogue and documents: names are text of at most 500 bytes of
-    A-Z a-z 0-9 . _ - and /; content is of any size (a backend splits what is too large for it) and
-    replaced whole or not at all.
+    A-Z a-z 0-9 . _ - = and /; content is of any size (a backend splits what is too large for it),
+    and replaced whole or not at all.
 
     Attributes:
         record_bytes_max: bytes of one record at most, for all logs of this store.

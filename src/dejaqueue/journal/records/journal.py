@@ -35,6 +35,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.interface import (
     TEXT_COLUMNS,
@@ -110,12 +111,16 @@ class RecordJournal(Journal):
         on_close: Callable[[], None] = lambda: None,
         check_made: Callable[[], None] | None = None,
         is_short: Callable[[], bool] = lambda: False,
+        cipher: Cipher | None = None,
     ) -> None:
+        self._cipher = cipher
         self._check_made, self._is_short = check_made, is_short
         self._store, self._log, self._mirror = store, records, mirror
         self._place, self._background, self._on_close = place, background, on_close
         self._prefix = prefix
         self._failure: str | None = None
+        self._is_followed = False
+        """Several have it open and know what the others append: it has no owner."""
         self._closing = Wake()
         self._guard = threading.Lock()
         self._truncated = 0
@@ -123,7 +128,7 @@ class RecordJournal(Journal):
         self._drop_waits = False
         self._no_room = 0
         self._checked = CheckedRecords(records, place)
-        self._append_cache = AppendCache(self._checked)
+        self._append_cache = AppendCache(self._checked, cipher=cipher)
         self._append_index = AppendIndex()
         self._open()
         stand = self._append_index.stand
@@ -141,7 +146,7 @@ class RecordJournal(Journal):
 
     def _open(self) -> None:
         for last_try in range(_OPEN_TRIES - 1, -1, -1):
-            self._snapshot_objects = SnapshotObjects(self._store, self._prefix)
+            self._snapshot_objects = SnapshotObjects(self._store, self._prefix, self._cipher)
             try:
                 self._recover()
                 self._check_begun()
@@ -177,18 +182,43 @@ class RecordJournal(Journal):
                 f"{stand.number - 1}"
             )
         for found in self._checked.appends(stand, last):
-            if isinstance(found, ReadCursor):
-                self._append_index.stand = found
-                continue
-            self._mirror.add(
-                found.position, self._append_index.stand.entry_chain, [found.body], found.entries
-            )
-            self._note(found)
+            self._take_in(found)
         self._mirror.keep_only(self._append_index)
         # So far the owner before may have dropped records.
         self._truncated = self._snapshot_objects.kept_position
         if self._append_index.tail == 0:
             self._append_index.adopt_nothing()
+
+    def _take_in(self, found: WholeAppend | ReadCursor) -> None:
+        """Have what was read in the append index and mirror."""
+        with self._guard:
+            if isinstance(found, ReadCursor):
+                self._append_index.stand = found
+                return
+            chain = self._append_index.stand.entry_chain
+            self._note(found)
+        self._mirror.add(found.position, chain, [found.body], found.entries)
+
+    def follow(self) -> int:
+        """See Journal.follow."""
+        self._check_usable()
+        self._is_followed = True
+        stand = self._append_index.stand
+        last = self._log.last()
+        if last < stand.number:
+            return self.tail
+        was_empty = not self.tail
+        if stand.number == 1:  # it was drawn for a first append that another one overtook
+            self._checked.identity = 0
+        try:
+            for found in self._checked.appends(stand, last, is_owner=False):
+                self._take_in(found)
+        finally:  # what was read so far is not read again
+            self._writer.go_on(self._append_index.stand)
+        if was_empty and self.tail:
+            with suppress(ResourceExhausted):  # see `_check_begun`
+                self._snapshot_objects.begin()
+        return self.tail
 
     def _saved_index(self) -> AppendIndex:
         manifest = self._snapshot_objects.newest()
@@ -263,7 +293,7 @@ class RecordJournal(Journal):
         pieces: list[Piece] = []
         facts: list[EntryFacts] = []
         for place, entry in enumerate(entries, 1):
-            one = entry_format.encode(entry, tail + place, epoch, chain, tail)
+            one = entry_format.encode(entry, tail + place, epoch, chain, tail, cipher=self._cipher)
             chain = one.checksum
             pieces += one.pieces
             facts.append(EntryFacts(entry.kind, entry.rows, one.byte_count, one.checksum))
@@ -303,7 +333,7 @@ class RecordJournal(Journal):
                 at = int(segment.offsets()[place]) << 3
                 trusted = segment.is_verified(place)
                 try:
-                    found = entry_format.decode(view, at, trusted=trusted)
+                    found = entry_format.decode(view, at, trusted=trusted, cipher=self._cipher)
                     if found.head.position != position:
                         raise JournalDamaged(f"not entry {position}")
                 except JournalDamaged as damage:
@@ -370,6 +400,17 @@ class RecordJournal(Journal):
             order = np.argsort(np.concatenate([np.flatnonzero(here), np.flatnonzero(~here)]))
             both = pa.Table.from_batches([mirrored, rest]).combine_chunks().take(order)
             return both.combine_chunks().to_batches(max_chunksize=None)[0]
+
+    def read_here(self, locators: Int64s, columns: Sequence[str]) -> pa.RecordBatch | None:
+        """See Journal.read_here. What is damaged here has to be read from the server, too."""
+        self._check_usable()
+        locators = np.asarray(locators, dtype=np.int64)
+        positions = locators >> limits.ROW_BITS
+        for listed in (self._mirror.listed, self._append_cache.listed):
+            if covers(listed, positions).all():
+                with suppress(JournalDamaged, OSError):
+                    return self._mirror.gather(listed, locators, columns)
+        return None
 
     # --- giving room back ----------------------------------------------------------------------
 
@@ -449,8 +490,9 @@ class RecordJournal(Journal):
             raise InternalError(
                 f"a snapshot of {position} behind the tail {self._append_index.tail}"
             )
-        # An owner that was overtaken must not replace snapshots that the next one builds on.
-        self._writer.check_owner()
+        if not self._is_followed:
+            # An owner that was overtaken must not replace snapshots that the next one builds on.
+            self._writer.check_owner()
         with self._guard:
             end, stand = self._append_index.stand_after(position)
             base, blocks = self._append_index.blocks(end)

@@ -24,10 +24,13 @@ import pyarrow as pa
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.encryption.cipher import Cipher
+from dejaqueue.journal.encryption.clear_budget import ClearBudget
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.interface import Int64s
 from dejaqueue.journal.records.append_index import AppendIndex
 from dejaqueue.journal.records.reading import EntryFacts
+from dejaqueue.journal.segments.clear_text import ClearTexts, WithText
 from dejaqueue.journal.segments.files import FileSystem, OpenFile, read_file
 from dejaqueue.journal.segments.gather import gather
 from dejaqueue.journal.segments.recovery import SUFFIX, segment_name, walk
@@ -96,6 +99,8 @@ class Mirror:
 
     Args:
         byte_count_max: bytes of all files, about; the oldest go first. None = no limit.
+        cipher: what the entries are encrypted with; None = they are not.
+        clear_budget: of all copies of the store; None = this one has its own.
     """
 
     def __init__(
@@ -107,7 +112,13 @@ class Mirror:
         partition: int,
         segment_bytes: int,
         byte_count_max: int | None,
+        cipher: Cipher | None = None,
+        clear_budget: ClearBudget | None = None,
     ) -> None:
+        self._clear_texts: ClearTexts | None = None
+        if cipher is not None:
+            budget = clear_budget or ClearBudget()
+            self._clear_texts = ClearTexts(cipher, budget, self._forget_clear)
         self._files, self._directory = files, directory
         self._topic, self._partition = topic, partition
         self._segment_bytes, self._byte_count_max = segment_bytes, byte_count_max
@@ -132,7 +143,7 @@ class Mirror:
             head = SegmentHead.decode(content)
             if head is None or (head.directory, head.shard) != (self._topic, self._partition):
                 return None
-            segment = Segment(path, head.first, head.chain, len(content))
+            segment = Segment(path, head.first, head.chain, len(content), self._clear_texts)
             tail = SegmentTail.decode(content)
             if tail is not None and index_is_right(content, tail):
                 segment.adopt_tail(tail, content)
@@ -274,7 +285,7 @@ class Mirror:
         file = self._files.open(path, create=True)
         file.allocate(file_bytes)
         file.write([SegmentHead(self._partition, self._topic, position, chain).encode()], 0)
-        segment = Segment(path, position, chain, file_bytes)
+        segment = Segment(path, position, chain, file_bytes, self._clear_texts)
         segment.attach(file)
         self.listed = SegmentList((*self.listed.segments, segment))
         self._open_file = True
@@ -309,13 +320,19 @@ class Mirror:
         damaged = []
         for segment, place in zip(involved, np.unique(places).tolist(), strict=True):
             try:
-                segment.load(self._files)
-                if segment.verified() is not None:
+                listed.load(self._files, place)
+                if not listed.trusted[place]:
                     entries = np.unique(positions[places == place]) - segment.first
-                    segment.verify(entries.tolist())
+                    listed.verify(place, entries.tolist())
             except (OSError, JournalDamaged):
                 damaged.append(segment)
         self._drop(damaged or involved)
+
+    def _forget_clear(self, segment: WithText) -> None:
+        """There is no room for what is decrypted of a segment; what is read of it next is again."""
+        with self._guard:
+            segment.clear = None
+            self.listed = SegmentList(self.listed.segments)
 
     def forget_before(self, position: int) -> None:
         """Entries before this one are not needed any more."""

@@ -122,10 +122,16 @@ class CheckedRecords:
                     return record
         raise JournalDamaged(f"{self.place}, record {number}: {wrong}")
 
-    def appends(self, stand: ReadCursor, last: int) -> Iterator[WholeAppend | ReadCursor]:
+    def appends(
+        self, stand: ReadCursor, last: int, *, is_owner: bool = True
+    ) -> Iterator[WholeAppend | ReadCursor]:
         """Yield the appends from `stand` to the record `last`.
 
         Yields a ReadCursor where records without entries of their own end: barriers and void sets.
+
+        Args:
+            is_owner: a set at the very end that is not whole is taken for void, as the caller
+                appends behind it; False = its rest may be on its way, and it is left.
 
         Raises:
             JournalDamaged, Unavailable.
@@ -156,7 +162,7 @@ class CheckedRecords:
                 whole = self._joined(parts, stand)
                 parts, stand = [], whole.after
                 yield whole
-        if parts:  # never acknowledged
+        if parts and is_owner:  # never acknowledged
             yield stand._replace(number=last + 1, chain=parts[-1].checksum)
 
     def _joined(self, parts: list[Record], stand: ReadCursor) -> WholeAppend:

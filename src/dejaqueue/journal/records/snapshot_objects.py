@@ -2,7 +2,7 @@
 
     <prefix>/begun                              records were made durable; until the first snapshot
     <prefix>/snapshots/00000000000000004711     JSON: position, meta, bytes and checksum of parts
-    <prefix>/parts/<name>                       content as it was given
+    <prefix>/parts/<name>                       content as it was given, or sealed
 
 A snapshot is there when its manifest is. The newest two are kept: if the newest turns out damaged,
 the one before and the records since serve.
@@ -25,6 +25,7 @@ from typing import Final
 import xxhash
 
 from dejaqueue.errors import BadRequest, DejaQError, JournalDamaged
+from dejaqueue.journal.encryption.cipher import Cipher, open_object, seal_object
 from dejaqueue.journal.interface import SnapshotFile
 from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.segments.snapshots import KEPT, Manifest, Part
@@ -35,10 +36,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class SnapshotObjects:
-    """The snapshots of one partition. Safe to use from two threads."""
+    """The snapshots of one partition. Safe to use from two threads.
 
-    def __init__(self, store: RecordStore, prefix: str) -> None:
-        self._store = store
+    Args:
+        cipher: encrypts parts; None = they are stored as they are.
+    """
+
+    def __init__(self, store: RecordStore, prefix: str, cipher: Cipher | None = None) -> None:
+        self._store, self._cipher = store, cipher
         self._prefix = f"{prefix}/"
         self._manifest_prefix = f"{prefix}/snapshots/"
         self._part_prefix = f"{prefix}/parts/"
@@ -124,7 +129,8 @@ class SnapshotObjects:
                 raise JournalDamaged(f"{self._part_prefix}{name}: no part of the newest snapshot")
             # Handed out once, so that its memory goes when the reader has done with it.
             content = self._contents.pop(name, None)
-            return memoryview(self._verified(name, part) if content is None else content)
+            stored = self._verified(name, part) if content is None else content
+        return memoryview(open_object(self._cipher, stored, self._part_prefix + name))
 
     def put(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
         """Store a snapshot durably, then forget those before the previous one.
@@ -154,8 +160,9 @@ class SnapshotObjects:
         if file.content is None or not _NAME.fullmatch(file.name):
             raise BadRequest("snapshot.file", "a stored name, or a new one with content", file.name)
         self._there.add(self._part_prefix + file.name)
-        self._store.put_object(self._part_prefix + file.name, file.content)
-        content = memoryview(file.content)
+        stored = seal_object(self._cipher, file.content, self._part_prefix + file.name)
+        self._store.put_object(self._part_prefix + file.name, stored)
+        content = memoryview(stored)
         return Part(content.nbytes, xxhash.xxh3_64_hexdigest(content))
 
     def _forget(self) -> None:

@@ -2,7 +2,6 @@
 
     object documents/keys                       API keys (no secrets), with their checksum
     object made/<topic>                         it was made, and not dropped since
-    object texts/<topic>                        what is kept beside its journals
     object dropped/<topic>                      a topic on its way out
     objects topics/<topic>/<partition>/…        snapshots; see snapshot_objects.py
     log <topic>, <partition>                    records; see record.py
@@ -25,7 +24,8 @@ from typing import Any, Final
 import xxhash
 
 from dejaqueue.directories import warn_if_open
-from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
+from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import DOCUMENTS, JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.records.concurrency import Concurrency
@@ -102,29 +102,14 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"{mirror} cannot be used: {failure}") from failure
         self._background = self._concurrency.executor()
 
-    def make(self, topic: str, text: str = "", number: int = 0) -> None:
+    def make(self, topic: str, number: int = 0) -> None:
         """See JournalStore.make."""
-        if text:
-            self.note(topic, text)
         self.records.put_object(_made(topic), b"")
 
-    def note(self, topic: str, text: str) -> None:
-        """See JournalStore.note."""
-        self._store(_text(topic), text)
-
-    def made(self, prefix: str = "") -> dict[str, str]:
+    def made(self) -> list[str]:
         """See JournalStore.made."""
         self._check_usable()
-        names = self.records.object_names(_made(prefix))
-        topics = [name.removeprefix(_made("")) for name in names]
-        return {topic: self._text_of(topic) for topic in topics}
-
-    def _text_of(self, topic: str) -> str:
-        try:
-            return self._load(_text(topic)) or ""
-        except JournalDamaged as error:  # of all topics one is not known; its journals are whole
-            log.warning("what was kept beside journals is lost: %s", error)
-            return ""
+        return [name.removeprefix(_made("")) for name in self.records.object_names(_made(""))]
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> RecordJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
@@ -149,6 +134,9 @@ class RecordJournalStore(JournalStore):
                 if self.records.get_object(f"dropped/{topic}") is not None:
                     self._finish_drop(topic)
                 self._not_dropped.add(topic)
+        cipher: Cipher | None = None
+        if self.encryption is not None:
+            cipher = self.encryption.cipher(f"journal/{topic}/{partition}")
         mirror = Mirror(
             self._files,
             self._root / "topics" / topic / f"{partition:05d}",
@@ -156,6 +144,8 @@ class RecordJournalStore(JournalStore):
             partition=partition,
             segment_bytes=self._segment_bytes,
             byte_count_max=self._mirror_bytes_max,
+            cipher=cipher,
+            clear_budget=self.clear_budget,
         )
         log = self.records.open(topic, partition)
         try:
@@ -171,6 +161,7 @@ class RecordJournalStore(JournalStore):
                 on_close=lambda: self._forget(topic, partition),
                 is_short=lambda: self.is_short(),
                 check_made=(lambda: self._check_made(topic)) if only_made else None,
+                cipher=cipher,
             )
         except BaseException:
             log.close()
@@ -199,7 +190,7 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"journals of {topic} are open")
             self._opening.pop(topic, None)
         self._not_dropped.discard(topic)
-        self.records.drop_objects([_made(topic), _text(topic)])
+        self.records.drop_objects([_made(topic)])
         # Noted first: if this breaks off, the rest is not taken for a damaged topic of that name.
         self.records.put_object(f"dropped/{topic}", b"")
         self._finish_drop(topic)
@@ -235,6 +226,20 @@ class RecordJournalStore(JournalStore):
         """See JournalStore.store_document. Raises ResourceExhausted, Unavailable."""
         self._store(_document(name), text)
 
+    def data_key_numbers(self) -> list[int]:
+        """See JournalStore.data_key_numbers."""
+        self._check_usable()
+        names = self.records.object_names(_data_key(None))
+        return [int(name.removeprefix(_data_key(None)), 16) for name in names]
+
+    def load_data_key(self, number: int) -> str | None:
+        """See JournalStore.load_data_key."""
+        return self._load(_data_key(number))
+
+    def store_data_key(self, number: int, text: str) -> None:
+        """See JournalStore.store_data_key."""
+        self._store(_data_key(number), text)
+
     def _load(self, name: str) -> str | None:
         self._check_usable()
         content = self.records.get_object(name)
@@ -269,8 +274,8 @@ def _made(topic: str) -> str:
     return f"made/{topic}"
 
 
-def _text(topic: str) -> str:
-    return f"texts/{topic}"
+def _data_key(number: int | None) -> str:
+    return "data-keys/" if number is None else f"data-keys/{number:016x}"
 
 
 def _document(name: str) -> str:

@@ -106,6 +106,11 @@ class RecordWriter:
         with self._appending:
             return self._append(pieces, position, entries, byte_count)
 
+    def go_on(self, stand: ReadCursor) -> None:
+        """Append behind what others have appended, from now on."""
+        with self._appending:
+            self._number, self._chain = stand.number, stand.chain
+
     def check_owner(self) -> None:
         """From any thread: nobody else has appended, so far.
 

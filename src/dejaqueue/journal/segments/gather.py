@@ -26,7 +26,8 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.journal.format import DIRECTORY_OFFSET, ROWS_OFFSET
 from dejaqueue.journal.interface import TEXT_COLUMNS, Int64s
 from dejaqueue.journal.segments.files import FileSystem
-from dejaqueue.journal.segments.segment import SLICE_BITS, SPACE, SegmentList
+from dejaqueue.journal.segments.memory import SLICE_BITS, SPACE
+from dejaqueue.journal.segments.segment import SegmentList
 
 _ROW_MASK: Final = limits.BATCH_ROWS_MAX - 1
 _SLICE_MASK: Final = (1 << SLICE_BITS) - 1
@@ -106,8 +107,12 @@ def _load(files: FileSystem, listed: SegmentList, segments: Int64s, entries: Int
     if not pending.any():
         return
     segments, entries = segments[pending], entries[pending]
+    # Rows of an entry mostly lie together: few are left for `unique`, which sorts.
+    changes = (entries[1:] != entries[:-1]) | (segments[1:] != segments[:-1])
+    ends = np.append(changes, [True])
+    segments, entries = segments[ends], entries[ends]
     for place in np.unique(segments).tolist():
-        listed.segments[place].verify(np.unique(entries[segments == place]).tolist())
+        listed.verify(place, np.unique(entries[segments == place]).tolist())
 
 
 def _column(name: str, listed: SegmentList, found: _Targets, count: int) -> pa.Array:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from dejaqueue.errors import InternalError, JournalDamaged, ResourceExhausted, Unavailable
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import (
     TEXT_COLUMNS,
     Append,
@@ -44,6 +45,7 @@ class SegmentJournal(Journal):
     Args:
         directory: of its snapshots.
         number: of the partition in the log.
+        snapshots_cipher: encrypts parts of snapshots; None = they are stored as they are.
     """
 
     log: ShardLog
@@ -54,11 +56,12 @@ class SegmentJournal(Journal):
         directory: Path,
         number: int,
         on_close: Callable[[], None] = lambda: None,
+        snapshots_cipher: Cipher | None = None,
     ) -> None:
         self.log, self.number = log, number
         self._directory, self._on_close = directory, on_close
         self._failure: str | None = None
-        self._snapshot_files = SnapshotFiles(log.files, directory)
+        self._snapshot_files = SnapshotFiles(log.files, directory, snapshots_cipher, f"{number}")
         self._part = log.part(number)
         self._check_reach()
         self._part.adopted = False
@@ -146,7 +149,7 @@ class SegmentJournal(Journal):
                 at = int(segment.offsets()[place]) << 3
                 try:
                     trusted = segment.is_verified(place)
-                    found = entry_format.decode(memory.view, at, trusted=trusted)
+                    found = entry_format.decode(memory.view, at, trusted=trusted, cipher=log.cipher)
                 except JournalDamaged as damage:
                     raise JournalDamaged(f"{segment.path}, offset {at}: {damage}") from damage
                 owner = entry_format.owner_of(memory.view, at)

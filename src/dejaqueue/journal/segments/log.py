@@ -31,8 +31,11 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.encryption.cipher import Cipher
+from dejaqueue.journal.encryption.clear_budget import ClearBudget
 from dejaqueue.journal.format import Encoded, Piece
 from dejaqueue.journal.interface import Append
+from dejaqueue.journal.segments.clear_text import ClearTexts, WithText
 from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
 from dejaqueue.journal.segments.part import Part
 from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
@@ -100,6 +103,8 @@ class ShardLog:
         has_partition: whether there is a partition of this number; entries of others are free.
         ask: wakes partitions, by their numbers: the log could give room back if they took a
             snapshot, or copied their few live rows out of mostly dead segments. Must not block.
+        cipher: encrypts entries; None = they are stored as they are.
+        clear_budget: of all logs of the store; None = this one has its own.
 
     Attributes:
         parts: what it has of each partition, by the partition's number.
@@ -120,7 +125,15 @@ class ShardLog:
         background: Executor | None,
         has_partition: Callable[[int], bool] = lambda _: True,
         ask: Callable[[list[int]], None] = lambda _: None,
+        cipher: Cipher | None = None,
+        clear_budget: ClearBudget | None = None,
     ) -> None:
+        self.cipher = cipher
+        self._scratch = entry_format.Scratch()
+        self._clear_texts: ClearTexts | None = None
+        if cipher is not None:
+            budget = clear_budget or ClearBudget()
+            self._clear_texts = ClearTexts(cipher, budget, self._forget_clear)
         self.files, self.directory = files, directory
         self._identity, self._shard = identity, shard
         self._segment_bytes, self._reserve_bytes = segment_bytes, reserve_bytes
@@ -138,7 +151,7 @@ class ShardLog:
         self.room = LogRoom(files, directory, identity, shard, self.parts, self._chore)
         self.guard = self.room.guard
         self._has_begun = _is_there(files, _begun_path(directory))
-        recovered = recover(files, directory, identity, shard, self.room.floor)
+        recovered = recover(files, directory, identity, shard, self.room.floor, self._clear_texts)
         if self._has_begun and not recovered.segments:
             raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
         self.cut_bytes = recovered.cut_bytes
@@ -240,6 +253,7 @@ class ShardLog:
             raise ResourceExhausted(f"no room on the disk of {self.directory}") from failure
         self._write(segment, pieces)
         self._publish(segment, written)
+        self._scratch.reset()
 
     def _encode(self, one: Append, part: Part, position: int, chain: int) -> list[Encoded]:
         if one.after != part.tail:
@@ -250,7 +264,14 @@ class ShardLog:
         tail, number, local = self.tail, part.number, part.tail
         for place, entry in enumerate(one.entries, 1):
             bytes_of = entry_format.encode(
-                entry, position + place, one.epoch, chain, tail, (number, local + place)
+                entry,
+                position + place,
+                one.epoch,
+                chain,
+                tail,
+                (number, local + place),
+                self.cipher,
+                self._scratch,
             )
             chain = bytes_of.checksum
             encoded.append(bytes_of)
@@ -323,6 +344,7 @@ class ShardLog:
                 part.tail += len(encoded)
                 part.append_end = position
                 one.tail = part.tail
+        segment.count_clear()
         if self._spare is None and 2 * segment.used > segment.byte_count:
             self._prepare_spare(self._next_bytes(segment))
 
@@ -405,7 +427,7 @@ class ShardLog:
         except OSError as failure:
             file.close()
             self._fail(failure)
-        segment = Segment(path, first, self._chain, file_bytes)
+        segment = Segment(path, first, self._chain, file_bytes, self._clear_texts)
         segment.attach(file)
         self._turning = False
         with self.guard:
@@ -501,6 +523,12 @@ class ShardLog:
         spare = self._spare
         spare_bytes = spare.byte_count if spare is not None else 0
         return segments[-1].byte_count + spare_bytes > self._next_bytes(None)
+
+    def _forget_clear(self, segment: WithText) -> None:
+        """There is no room for what is decrypted of a segment; what is read of it next is again."""
+        with self.guard:
+            segment.clear = None
+            self.room.list_segments(self.listed.segments, self.room.live)
 
     def turn_over(self) -> None:
         """Nothing comes for the moment: go on with less from the next append on, if that helps."""

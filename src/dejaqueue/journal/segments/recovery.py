@@ -28,7 +28,9 @@ import numpy as np
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.format import HEADER_BYTES, MAGIC
+from dejaqueue.journal.segments.clear_text import ClearTexts
 from dejaqueue.journal.segments.files import FileSystem, read_file, write_file
+from dejaqueue.journal.segments.memory import Memory
 from dejaqueue.journal.segments.proof import (
     END_BYTES,
     AppendEnd,
@@ -39,7 +41,6 @@ from dejaqueue.journal.segments.proof import (
 )
 from dejaqueue.journal.segments.segment import (
     HEAD_BYTES,
-    Memory,
     Segment,
     SegmentHead,
     SegmentTail,
@@ -75,12 +76,20 @@ class Recovered:
     notes: list[str] = field(default_factory=list)
 
 
-def recover(files: FileSystem, directory: Path, identity: int, shard: int, floor: int) -> Recovered:
-    """Open all segments.
+def recover(
+    files: FileSystem,
+    directory: Path,
+    identity: int,
+    shard: int,
+    floor: int,
+    clear_texts: ClearTexts | None = None,
+) -> Recovered:
+    """Open all segments. No key is needed for it: checksums are of what is stored.
 
     Args:
         identity: of the data directory; with `shard`, a file of another place is refused.
         floor: no partition needs an entry up to this position for its replay.
+        clear_texts: how they are decrypted when they are read.
 
     Raises:
         JournalDamaged: naming the file and the offset.
@@ -88,7 +97,7 @@ def recover(files: FileSystem, directory: Path, identity: int, shard: int, floor
     Cost: entries behind the floor are read once; of older segments only header and index.
     """
     names = [name for name in files.names(directory) if name.endswith(SUFFIX)]
-    heads = [_open_head(files, directory / name, identity, shard) for name in names]
+    heads = [_open_head(files, directory / name, identity, shard, clear_texts) for name in names]
     mark, damaged = read_mark(files, directory, identity, shard)
     recovered = Recovered(heads, 0, mark, [damaged] if damaged else [])
     for place, segment in enumerate(heads):
@@ -102,14 +111,16 @@ def recover(files: FileSystem, directory: Path, identity: int, shard: int, floor
     return recovered
 
 
-def _open_head(files: FileSystem, path: Path, identity: int, shard: int) -> Segment:
+def _open_head(
+    files: FileSystem, path: Path, identity: int, shard: int, clear_texts: ClearTexts | None
+) -> Segment:
     content = read_file(files, path)
     head = SegmentHead.decode(content)
     if head is None or path.name != segment_name(head.first):
         raise JournalDamaged(f"{path}, offset 0: the header of the segment is not what was written")
     if (head.directory, head.shard) != (identity, shard):
         raise JournalDamaged(f"{path}, offset 0: the segment belongs to another shard")
-    segment = Segment(path, head.first, head.chain, len(content))
+    segment = Segment(path, head.first, head.chain, len(content), clear_texts)
     tail = SegmentTail.decode(content)
     if tail is not None and index_is_right(content, tail):
         segment.adopt_tail(tail, content)

@@ -27,7 +27,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,12 @@ import xxhash
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.encryption.cipher import no_master_key
 from dejaqueue.journal.format import Encoded
 from dejaqueue.journal.interface import Entry, EntryKind
+from dejaqueue.journal.segments.clear_text import ClearText, ClearTexts
 from dejaqueue.journal.segments.files import FileSystem, OpenFile, read_file
+from dejaqueue.journal.segments.memory import SLICE_BITS, Memory, address_of
 from dejaqueue.journal.segments.runs import RUN, RUN_BYTES, RunTable, SegmentRuns
 
 HEAD_BYTES: Final = 64
@@ -54,10 +57,6 @@ _CHECKSUM: Final = struct.Struct("<Q")
 _HEAD_MAGIC: Final = b"DEJAQSEG"
 _TAIL_MAGIC: Final = b"DEJAQEND"
 _VERSION: Final = 1
-SLICE_BITS: Final = 30
-"""A view array's offset is int32, so larger segments are several Arrow buffers."""
-_SLICE_BYTES: Final = (1 << 31) - 1
-
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint32]
 
@@ -125,69 +124,6 @@ class SegmentTail(NamedTuple):
         return found if right and magic == _TAIL_MAGIC and fits else None
 
 
-class AddressSpace:
-    """This process's memory as arrays, indexed by address.
-
-    Rows asked together lie in many segments: 1,000 random rows of 100 M messages touch every one of
-    170 segments. A numpy call per segment would cost 60 µs each; so the maps of all segments are
-    read through one array, and a segment is only a base address. Nothing here keeps a map alive:
-    whoever indexes holds the SegmentList.
-
-    Attributes:
-        words: int32 array; place k is the word at address 4 k + 4096.
-        anywhere: int32 array with a step of one byte: 4 bytes at any address - 4096.
-        flags: uint8 array; place k is the byte at address k + 4096.
-    """
-
-    def __init__(self) -> None:
-        self.words: npt.NDArray[np.int32] = self._array("<i4", _ADDRESSES // 4, 4)
-        self.anywhere: npt.NDArray[np.int32] = self._array("<i4", _ADDRESSES, 1)
-        self.flags: npt.NDArray[np.uint8] = self._array("|u1", _ADDRESSES, 1)
-
-    @staticmethod
-    def _array(kind: str, count: int, step: int) -> npt.NDArray[Any]:
-        class Described:
-            __array_interface__: ClassVar[dict[str, Any]] = {
-                "data": (_FIRST_ADDRESS, True),
-                "shape": (count,),
-                "strides": (step,),
-                "typestr": kind,
-                "version": 3,
-            }
-
-        return np.asarray(Described())
-
-
-_FIRST_ADDRESS: Final = 4096
-_ADDRESSES: Final = (1 << 48) - 2 * _FIRST_ADDRESS
-SPACE: Final = AddressSpace()
-
-
-def address_of(array: npt.NDArray[Any]) -> int:
-    """Place of an array's first byte in SPACE."""
-    return int(array.__array_interface__["data"][0]) - _FIRST_ADDRESS
-
-
-class Memory:
-    """The mapped bytes of a segment.
-
-    Attributes:
-        view: all of it.
-        address: place of its first byte in SPACE, a multiple of 4096.
-        buffers: Arrow buffers over the bytes; buffer k starts at k << 30, since the offset in a
-            view is int32.
-    """
-
-    __slots__ = ("address", "buffers", "view")
-
-    def __init__(self, content: mmap.mmap, byte_count: int) -> None:
-        self.view = memoryview(content)[:byte_count]
-        self.address = address_of(np.frombuffer(content, np.uint8))
-        whole = pa.py_buffer(content)
-        starts = range(0, byte_count, 1 << SLICE_BITS)
-        self.buffers = [whole.slice(at, min(_SLICE_BYTES, byte_count - at)) for at in starts]
-
-
 class Segment:
     """A segment file. Grown by the log's one writer, read by any thread.
 
@@ -201,9 +137,17 @@ class Segment:
         readable_rows: rows that locators may name.
         readable_bytes: bytes of the entries with such rows.
         is_sealed: its index and trailer are in the file.
+        clear: its entries decrypted, as far as they are; None = nobody has asked for one.
     """
 
-    def __init__(self, path: Path, first: int, chain: int, byte_count: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        first: int,
+        chain: int,
+        byte_count: int,
+        clear_texts: ClearTexts | None = None,
+    ) -> None:
         self.path, self.first, self.byte_count = path, first, byte_count
         self.chain_before = self.chain = chain
         self.count = self.readable_rows = self.readable_bytes = 0
@@ -218,6 +162,8 @@ class Segment:
         self._runs = SegmentRuns()
         self._stored_runs: RunTable | None = None
         self._memory: Memory | None = None
+        self._clear_texts = clear_texts
+        self.clear: ClearText | None = None
         self._end_is_durable = False
         self._loading = threading.Lock()
 
@@ -273,8 +219,11 @@ class Segment:
         """
         offsets, start, end, place = self._offsets, self.used, self.used, self.count
         rows = readable_bytes = 0
+        clear = self.clear
         for entry, one in zip(entries, stored, strict=True):
             offsets[place] = end >> 3
+            if clear is not None and one.clear:
+                clear.put(place, end, one.clear)
             place += 1
             end += one.byte_count
             if entry.kind in READABLE:
@@ -377,7 +326,56 @@ class Segment:
             right = head is not None and head.position == self.first + place
             if head is None or not right or entry_format.verify(memory.view, at, head) is None:
                 raise JournalDamaged(f"{self.path}, offset {at}: an entry is not what was written")
+            if head.is_sealed and self._clear_texts is None:
+                raise no_master_key(f"{self.path}, offset {at}")
             verified[place] = True
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether entries are decrypted before they are read."""
+        return self._clear_texts is not None
+
+    def clear_text(self) -> ClearText:
+        """Its entries decrypted, as far as they are, until `forget_clear`; after `load`."""
+        with self._loading:
+            if self.clear is None:
+                entries_max = max(1, self.byte_count // entry_format.HEADER_BYTES)
+                self.clear = ClearText(self.byte_count, entries_max)
+            return self.clear
+
+    def decrypt(self, places: list[int], clear: ClearText) -> None:
+        """Put entries into a clear text; after `load`.
+
+        Raises:
+            JournalDamaged: naming file and offset. EncryptionKeyMissing.
+        """
+        assert self._clear_texts is not None
+        memory = self.memory()
+        if self._verified is not None:
+            self.verify([place for place in places if not self._verified[place]])
+        for place in places:
+            at = int(self._offsets[place]) << 3
+            head = entry_format.peek(memory.view, at)
+            try:
+                if head is None or head.position != self.first + place:
+                    raise JournalDamaged("an entry is not what was written")
+                byte_count = entry_format.decrypt_into(
+                    memory.view, at, head, self._clear_texts.cipher, clear.memory.view
+                )
+            except JournalDamaged as damage:
+                raise JournalDamaged(f"{self.path}, offset {at}: {damage}") from damage
+            clear.note(place, byte_count)
+        self._clear_texts.budget.count(self)
+
+    def count_clear(self) -> None:
+        """Entries were added: others may have to be forgotten for them. For who holds no lock."""
+        if self._clear_texts is not None:
+            self._clear_texts.budget.count(self)
+
+    def forget_clear(self) -> None:
+        """There is no more room for its decrypted entries; who reads them yet keeps them."""
+        if self._clear_texts is not None:
+            self._clear_texts.forget(self)
 
     def is_verified(self, place: int) -> bool:
         """True if the checksum of an entry was checked since opening."""
@@ -451,10 +449,11 @@ class SegmentList:
         firsts: int64 array of their first positions.
         counts: int64 array of their entries; the last is raised in place as entries become durable.
         loaded: which are mapped; what follows is set before it.
-        trusted: segments whose entries were all verified.
-        bases: place of the segment's first byte in SPACE.
+        trusted: segments whose entries were all verified, and are not encrypted.
+        clears: by place, the clear text of those that are encrypted.
+        bases: place of the first byte in SPACE of what is read, the map or the clear text.
         indexes: place of its index (offset / 8 per entry) in SPACE.words.
-        flags: place of its verified flags in SPACE, if it is not trusted.
+        flags: place of its flags of entries that may be read in SPACE, if it is not trusted.
         buffers: the Arrow buffers of all segments.
         buffer_places: int32, place of a segment's first buffer in `buffers`.
     """
@@ -467,6 +466,7 @@ class SegmentList:
         self.loaded, self.trusted = np.zeros((2, count), dtype=np.bool_)
         self.bases, self.indexes, self.flags = np.zeros((3, count), dtype=np.int64)
         slices = [-(-segment.byte_count // (1 << SLICE_BITS)) for segment in segments]
+        self.clears: dict[int, ClearText] = {}
         self.buffer_places = np.cumsum([0, *slices], dtype=np.int32)
         self.buffers: list[pa.Buffer] = [pa.py_buffer(b"")] * int(self.buffer_places[-1])
         for place, segment in enumerate(segments):
@@ -489,6 +489,9 @@ class SegmentList:
 
     def _enter(self, place: int, segment: Segment) -> None:
         memory, verified = segment.memory(), segment.verified()
+        if segment.is_encrypted:
+            clear = self.clears[place] = segment.clear_text()
+            memory, verified = clear.memory, clear.flags
         start = int(self.buffer_places[place])
         self.buffers[start : start + len(memory.buffers)] = memory.buffers
         self.bases[place] = memory.address
@@ -497,3 +500,15 @@ class SegmentList:
         if verified is not None:
             self.flags[place] = address_of(verified)
         self.loaded[place] = True
+
+    def verify(self, place: int, entries: list[int]) -> None:
+        """Have entries of a segment that is not trusted so that rows of them may be read.
+
+        Raises:
+            JournalDamaged: naming file and offset. EncryptionKeyMissing.
+        """
+        clear = self.clears.get(place)
+        if clear is None:
+            self.segments[place].verify(entries)
+        else:
+            self.segments[place].decrypt(entries, clear)

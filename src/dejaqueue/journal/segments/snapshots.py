@@ -2,7 +2,7 @@
 
     <partition>/00000000000000004711.manifest   JSON: position, the log's position of that entry,
                                                 meta, and per part bytes and checksum
-    <partition>/parts/<name>                    content as it was given
+    <partition>/parts/<name>                    content as it was given, or sealed
     <partition>.begun                           there were snapshots in that directory
 
 A snapshot is there when its manifest is (written beside, synced, renamed, directory synced). The
@@ -26,6 +26,7 @@ from typing import Any, Final
 import xxhash
 
 from dejaqueue.errors import BadRequest, JournalDamaged
+from dejaqueue.journal.encryption.cipher import Cipher, open_object, seal_object
 from dejaqueue.journal.interface import Snapshot, SnapshotFile
 from dejaqueue.journal.segments.files import FileSystem, read_file, replace_file, write_file
 
@@ -96,10 +97,18 @@ class Manifest:
 
 
 class SnapshotFiles:
-    """The snapshots of one partition. Safe to use from two threads."""
+    """The snapshots of one partition. Safe to use from two threads.
 
-    def __init__(self, files: FileSystem, directory: Path) -> None:
+    Args:
+        cipher: encrypts parts; None = they are stored as they are.
+        owner: what the partition is called in what is encrypted.
+    """
+
+    def __init__(
+        self, files: FileSystem, directory: Path, cipher: Cipher | None = None, owner: str = ""
+    ) -> None:
         self._files, self._directory = files, directory
+        self._cipher, self._owner = cipher, owner
         self._parts = directory / "parts"
         self._lock = threading.Lock()
         self._manifests: list[Manifest] = []
@@ -174,7 +183,11 @@ class SnapshotFiles:
                 raise JournalDamaged(f"{self._parts / name}: no part of the newest snapshot")
             # Handed out once, so that its pages go when the reader has done with them.
             content = self._contents.pop(name, None)
-            return self._verified(name, part) if content is None else content
+            stored = self._verified(name, part) if content is None else content
+        return memoryview(open_object(self._cipher, stored, self._sealed_name(name)))
+
+    def _sealed_name(self, part: str) -> str:
+        return f"{self._owner}/{part}"
 
     def _note(self) -> None:
         """Note beside the directory that there are snapshots: it may be lost as a whole."""
@@ -215,8 +228,9 @@ class SnapshotFiles:
             return part
         if file.content is None or not _NAME.fullmatch(file.name):
             raise BadRequest("snapshot.file", "a stored name, or a new one with content", file.name)
-        write_file(self._files, self._parts / file.name, file.content)
-        content = memoryview(file.content)
+        stored = seal_object(self._cipher, file.content, self._sealed_name(file.name))
+        write_file(self._files, self._parts / file.name, stored)
+        content = memoryview(stored)
         return Part(content.nbytes, xxhash.xxh3_64_hexdigest(content))
 
     def _forget(self) -> None:

@@ -3,13 +3,12 @@
     lock                              held by flock while the store is open; holds the process id
     shards.json                       how many shards, for life, and the directory's identity
     keys.json                         API keys (no secrets), with their checksum; mode 0600
-    cluster.json                      which cluster the journals belong to, if any
+    data-keys/<number>.json           keys of what is encrypted, each wrapped by a master key
     shards/<shard>/                   segments of a shard: entries of all its partitions
     shards/<shard>.begun              there were entries in that directory
     topics/<topic>/@<number>/         a topic that was made, and the number that it has in the logs
     topics/…/@…/<partition>/          snapshots of a partition
     topics/…/@…/<partition>.begun     there were snapshots in that directory
-    topics/…/@…/text.json             what is kept beside the journals of a topic of a cluster
     topics/=catalogue/@0/             the catalogue's snapshots, like a topic's
     topics/=catalogue/log/            segments of the catalogue, in a log of its own
     dropped/<number>/                 topics on their way out
@@ -40,13 +39,14 @@ from dejaqueue.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 
-TEXT = "text.json"
+DATA_KEYS = "data-keys"
 SHARDS: Final = 16
 """So many shards a data directory is made with."""
 _PARTITION_BITS: Final = 16
@@ -241,7 +241,7 @@ class SegmentStore(JournalStore):
                 place = self._own_logs[topic] = _KeptLog(directory, _OWN_SHARD, is_new=False)
             return place
 
-    def make(self, topic: str, text: str = "", number: int = 0) -> None:
+    def make(self, topic: str, number: int = 0) -> None:
         """See JournalStore.make: its directory is there.
 
         Raises:
@@ -265,24 +265,10 @@ class SegmentStore(JournalStore):
                 if failure.errno in FULL:
                     raise ResourceExhausted(f"no room for {topic}") from failure
                 raise Unavailable(f"{topic} could not be made: {failure}") from failure
-        if text:
-            self.note(topic, text)
 
-    def note(self, topic: str, text: str) -> None:
-        """See JournalStore.note."""
-        if topic in self._numbers:
-            self._store(self._directory(topic) / TEXT, text, private=False)
-
-    def made(self, prefix: str = "") -> dict[str, str]:
+    def made(self) -> list[str]:
         """See JournalStore.made."""
-        topics = sorted(topic for topic in list(self._numbers) if topic.startswith(prefix))
-        return {topic: self._text_of(topic) for topic in topics}
-
-    def _text_of(self, topic: str) -> str:
-        try:
-            return self._load(self._directory(topic) / TEXT) or ""
-        except JournalDamaged:
-            return ""
+        return sorted(self._numbers.copy())
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
@@ -319,6 +305,7 @@ class SegmentStore(JournalStore):
                     self._directory(topic) / f"{partition:05d}",
                     self._number(topic, partition),
                     on_close=lambda: self._leave(topic, partition, place),
+                    snapshots_cipher=self._cipher("snapshots"),
                 )
             except BaseException:
                 place.let_go()
@@ -340,7 +327,12 @@ class SegmentStore(JournalStore):
             background=self._background,
             has_partition=lambda number: is_own or number >> _PARTITION_BITS in self._topics,
             ask=self._ask,
+            cipher=self._cipher("log/own" if is_own else f"log/{place.shard}"),
+            clear_budget=self.clear_budget,
         )
+
+    def _cipher(self, name: str) -> Cipher | None:
+        return None if self.encryption is None else self.encryption.cipher(name)
 
     def _ask(self, numbers: list[int]) -> None:
         """Topics are asked; who keeps a log for itself needs nobody to tell it."""
@@ -427,11 +419,6 @@ class SegmentStore(JournalStore):
         """See JournalStore.load_document."""
         return self._load(self._document(name))
 
-    def _document(self, name: str) -> Path:
-        if name not in DOCUMENTS:
-            raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
-        return self.root / f"{name}.json"
-
     def _load(self, path: Path) -> str | None:
         self._check_usable()
         try:
@@ -441,18 +428,44 @@ class SegmentStore(JournalStore):
         except OSError as failure:
             raise Unavailable(f"{path} could not be read: {failure}") from failure
 
+    def _document(self, name: str) -> Path:
+        if name not in DOCUMENTS:
+            raise BadRequest("document", f"one of {', '.join(DOCUMENTS)}", name)
+        return self.root / f"{name}.json"
+
     def store_document(self, name: str, text: str) -> None:
         """See JournalStore.store_document.
 
         Raises:
             ResourceExhausted, Unavailable: the one before stays.
         """
-        self._store(self._document(name), text, private=True)
+        self._store(self._document(name), text)
 
-    def _store(self, path: Path, text: str, *, private: bool) -> None:
+    def data_key_numbers(self) -> list[int]:
+        """See JournalStore.data_key_numbers."""
+        self._check_usable()
+        names = self._files.names(self.root / DATA_KEYS)
+        return [int(name.removesuffix(".json"), 16) for name in names if name.endswith(".json")]
+
+    def _data_key(self, number: int) -> Path:
+        return self.root / DATA_KEYS / f"{number:016x}.json"
+
+    def load_data_key(self, number: int) -> str | None:
+        """See JournalStore.load_data_key."""
+        return self._load(self._data_key(number))
+
+    def store_data_key(self, number: int, text: str) -> None:
+        """See JournalStore.store_data_key."""
+        try:
+            self._files.make_directory(self.root / DATA_KEYS)
+        except OSError as failure:
+            raise Unavailable(f"{self.root / DATA_KEYS} cannot be made: {failure}") from failure
+        self._store(self._data_key(number), text)
+
+    def _store(self, path: Path, text: str) -> None:
         self._check_usable()
         try:
-            replace_file(self._files, path, seal_text(text), private=private)
+            replace_file(self._files, path, seal_text(text), private=True)
         except OSError as failure:
             if failure.errno in FULL:
                 raise ResourceExhausted(f"no room for {path}") from failure

@@ -11,10 +11,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from dejaqueue.journal.interface import Journal
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.shard.opening import JournalDoor, read_again
+from dejaqueue.errors import TopicUnknown, Unavailable
+from dejaqueue.journal.interface import EntryKind, Journal
 from dejaqueue.model import Topic
+from dejaqueue.testing.virtual_clock import VirtualClock
 from tests.cluster.brokers import Cluster
 from tests.patience import until
+from tests.unit.broker.cores import journals
 
 SECONDS_MAX = 20
 
@@ -52,6 +57,7 @@ def test_others_of_its_worker_are_served_while_a_partition_is_read(
     monkeypatch.setattr(broker.store, "open", held)
     try:
         broker.create_topic(Topic("t", partitions=3))
+        broker.take("t")
         assert held.asked.wait(SECONDS_MAX)
         assert broker.worker_of("t", 0) is broker.worker_of("t", 2)
         runtime = broker.runtime("t")
@@ -71,6 +77,7 @@ def test_what_was_opened_for_a_topic_that_is_given_up_is_closed(
     monkeypatch.setattr(broker.store, "open", held)
     try:
         broker.create_topic(Topic("t"))
+        broker.take("t")
         assert held.asked.wait(SECONDS_MAX)
         monkeypatch.setattr(broker, "take", lambda name: None)  # its node would, at once
         broker.give("t", drain=False)
@@ -87,6 +94,7 @@ def test_a_topic_that_is_being_read_can_be_deleted(
     held = Held(broker.store.open, 0)
     monkeypatch.setattr(broker.store, "open", held)
     broker.create_topic(Topic("t", partitions=2))
+    broker.take("t")
     assert held.asked.wait(SECONDS_MAX)
     opens = threading.Timer(0.2, held.may.set)
     opens.start()
@@ -94,6 +102,48 @@ def test_a_topic_that_is_being_read_can_be_deleted(
     opens.join()
     assert [topic.name for topic in broker.topics()] == []
     assert _is_closed(held.opened[0])
+
+
+def test_whether_it_is_there_is_asked_behind_the_epoch__before_it_is_served() -> None:
+    open_journal, core = journals(), PartitionCore(lambda: Topic("t"), 0, VirtualClock())
+    before, opened, seen = open_journal(), [], []
+    first = before.tail
+    before.close()
+
+    def open_one() -> Journal:
+        opened.append(open_journal())
+        return opened[-1]
+
+    def check_there() -> None:
+        entries = [entry for _, _, entry in opened[-1].scan(first)]
+        seen.append([entry.kind for entry in entries])
+
+    door = JournalDoor(open_one, check_there=check_there)
+    found = read_again(core, door)
+    assert seen == [[EntryKind.OPEN_EPOCH]]  # who served it before is kept out by then
+    assert found.engine.epoch == found.epoch == 1
+    found.journal.close()
+
+
+@pytest.mark.parametrize("error", [TopicUnknown("t"), Unavailable("away", 100)])
+def test_of_a_topic_that_is_not_there_the_journal_is_let_go_of(error: Exception) -> None:
+    open_journal, core = journals(), PartitionCore(lambda: Topic("t"), 0, VirtualClock())
+    opened: list[Journal] = []
+
+    def open_one() -> Journal:
+        opened.append(open_journal())
+        return opened[-1]
+
+    def check_there() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        read_again(core, JournalDoor(open_one, check_there=check_there))
+    assert _is_closed(opened[0])
+    door = JournalDoor(open_one)
+    found = read_again(core, door)
+    assert found.epoch == 2  # the one that was begun for nobody keeps others out all the same
+    found.journal.close()
 
 
 def _is_closed(journal: Journal) -> bool:

@@ -49,7 +49,7 @@ def test_what_a_snapshot_covers_is_not_counted_again() -> None:
     store = MemoryStore()
     tail = written(store, 0, 40)
     journal = store.open("t", 0)
-    meta = json.dumps({"next_sequence": 1_000})
+    meta = json.dumps({"next_sequence": 1_000, "now_ms": 7, "epoch": 2})
     journal.put_snapshot(tail - 2, meta, [SnapshotFile("part", b"")])
     journal.close()
     assert ids_behind(store, row(1), "t", {}) == 1_001

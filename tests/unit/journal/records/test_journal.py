@@ -292,3 +292,28 @@ def test_rows_that_the_next_owner_dropped_are_not_damaged_but_fenced() -> None:
     take_over(records)
     with pytest.raises(Fenced):
         read_rows(journal, [max(written)])
+
+
+def test_rows_that_only_the_server_has_are_not_here__until_they_were_read(
+    records: CountedStore,
+) -> None:
+    store = RecordJournalStore(records)
+    journal = store.open("topic", 0)
+    written = fill(journal, np.random.default_rng(1), 10)
+    asked = np.array(list(written), dtype=np.int64)
+    payloads = [row["payload"] for row in written.values()]
+    here = journal.read_here(asked, ("payload",))
+    assert here is not None
+    assert here.column(0).to_pylist() == payloads
+    journal.put_snapshot(journal.tail, "{}", [])
+    store.close()
+    store = RecordJournalStore(records)
+    journal = store.open("topic", 0)
+    before = CountedRecords.reads
+    assert journal.read_here(asked, ("payload",)) is None
+    assert CountedRecords.reads == before
+    read_rows(journal, list(written))
+    here = journal.read_here(asked, ("payload",))
+    assert here is not None
+    assert here.column(0).to_pylist() == payloads
+    store.close()

@@ -13,7 +13,7 @@ import pytest
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.journal.memory import MemoryStore
-from dejaqueue.journal.segments import gather, segment
+from dejaqueue.journal.segments import gather, memory, segment
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.testing.journal_conformance import fill, read_rows, rows_of, text_column
 
@@ -57,7 +57,8 @@ def test_short_values_of_every_length_to_the_end_of_a_segment() -> None:
 def test_a_segment_larger_than_an_offset_of_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
     # Buffers of 2 GiB are played by buffers of 1 KiB.
     monkeypatch.setattr(segment, "SLICE_BITS", 10)
-    monkeypatch.setattr(segment, "_SLICE_BYTES", (1 << 11) - 1)
+    monkeypatch.setattr(memory, "SLICE_BITS", 10)
+    monkeypatch.setattr(memory, "_SLICE_BYTES", (1 << 11) - 1)
     monkeypatch.setattr(gather, "SLICE_BITS", 10)
     monkeypatch.setattr(gather, "_SLICE_MASK", (1 << 10) - 1)
     journal = MemoryStore(segment_bytes=1 << 15).open("topic", 0)

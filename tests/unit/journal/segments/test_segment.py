@@ -1,4 +1,4 @@
-"""Covers: header, trailer and index of a segment; the array over all maps."""
+"""Covers: header, trailer and index of a segment."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from dejaqueue.journal.interface import Entry, EntryKind
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.segments.files import read_file
 from dejaqueue.journal.segments.segment import (
-    SPACE,
     Segment,
     SegmentHead,
     SegmentList,
     SegmentTail,
-    address_of,
     index_bytes,
     index_is_right,
 )
@@ -127,15 +125,6 @@ def test_room_counts_index_and_trailer() -> None:
     assert not segment.has_room(1, free - 7)
     assert segment.has_room(100, free - 400 - 3 * 32, 3)
     assert not segment.has_room(100, free - 399 - 3 * 32, 3)
-
-
-def test_memory_is_seen_by_address() -> None:
-    array = np.arange(1000, dtype=np.int32)
-    start = address_of(array)
-    assert SPACE.words[(start >> 2) + np.array([3, 999, 0])].tolist() == [3, 999, 0]
-    assert SPACE.anywhere[np.array([start + 4, start + 8])].tolist() == [1, 2]
-    assert SPACE.flags[start + 4 : start + 8].tolist() == [1, 0, 0, 0]
-    assert not SPACE.words.flags.writeable
 
 
 def test_positions_find_their_segment() -> None:

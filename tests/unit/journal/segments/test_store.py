@@ -27,13 +27,13 @@ def test_a_directory_is_locked_until_it_is_closed(tmp_path: Path) -> None:
 
 def test_a_damaged_document_is_refused(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
-    store.store_document("cluster", '{"topics": []}')
-    path = tmp_path / "cluster.json"
+    store.store_document("keys", '{"topics": []}')
+    path = tmp_path / "keys.json"
     content = path.read_text()
     for wrong in (content.replace("topics", "tropics"), "", "[]", "{}"):
         path.write_text(wrong)
-        with pytest.raises(JournalDamaged, match=r"cluster\.json, offset 0"):
-            store.load_document("cluster")
+        with pytest.raises(JournalDamaged, match=r"keys\.json, offset 0"):
+            store.load_document("keys")
     store.close()
 
 

@@ -60,5 +60,5 @@ def test_a_store_opens_on_it_without_a_lock() -> None:
     disk = SimulatedDisk(World(1))
     first = SimulatedStore(disk)
     second = SimulatedStore(disk)
-    first.store_document("cluster", "{}")
-    assert second.load_document("cluster") == "{}"
+    first.store_document("keys", "{}")
+    assert second.load_document("keys") == "{}"

@@ -1,0 +1,163 @@
+"""The door of the API of SQS: its path, its signatures, its protocol.
+
+Room: http. Middleware, innermost; `signer` is asked by the entrance, before anybody is let in.
+Holds: once there is a key, a request is answered only if one has signed it, or came with it; what
+is wrong is told in SQS's words.
+See: access/signatures.py; entrance.py; calls.py for what is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dejaqueue.access.gate import Gate
+from dejaqueue.access.roles import Principal
+from dejaqueue.access.signatures import ALGORITHM, Signature, SignedRequest
+from dejaqueue.errors import BadRequest, DejaQError, InternalError
+from dejaqueue.http.auditing import note, note_administers, note_error
+from dejaqueue.http.bodies import header, read_body
+from dejaqueue.http.forwarding import FORWARDED, HOST
+from dejaqueue.http.service import Service
+from dejaqueue.http.sqs.calls import CALLS
+from dejaqueue.http.sqs.names import REGION, ROOT
+from dejaqueue.http.sqs.refusals import SqsRefusal, refusal
+from dejaqueue.http.sqs.state import Operation, Sqs
+
+TARGET = "AmazonSQS."
+BODY_BYTES_MAX = 8 << 20
+"""A batch of a MiB, of which JSON may write each byte in six."""
+_REGION = "dejaq.sqs-region"
+_JSON_HEADERS = {"content-type": "application/x-amz-json-1.0"}
+
+
+def install(app: FastAPI, service: Service) -> None:
+    """Serve SQS's operations under ROOT."""
+    app.state.sqs = Sqs(service)
+    app.add_middleware(Door)
+
+
+def is_ours(scope: Scope) -> bool:
+    """True for a request to this API."""
+    path: str = scope["path"]
+    return path == ROOT or path.startswith(f"{ROOT}/")
+
+
+async def signer(
+    scope: Scope, receive: Receive, gate: Gate, authorizations: list[str]
+) -> tuple[Principal, Receive] | None:
+    """Who signed a request; and how to receive it once more. None = nobody signed it.
+
+    Raises:
+        Unauthenticated, Unavailable, HTTPException.
+    """
+    if len(authorizations) != 1 or not authorizations[0].startswith(ALGORITHM):
+        return None
+    signature = Signature.of(authorizations[0])
+    scope[_REGION] = signature.region
+    if not gate.keys.required:
+        return gate.signer(signature.key_id, lambda _: False), receive
+    body = await read_body(Request(scope, receive), BODY_BYTES_MAX)
+    raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+    asked = SignedRequest(
+        scope["method"],
+        raw_path.partition(b"?")[0].decode("latin-1"),
+        scope["query_string"].decode("latin-1"),
+        _headers(scope["headers"]),
+        body,
+    )
+    signature.check(asked, gate.keys.clock.utc_ms())
+    principal = gate.signer(signature.key_id, lambda signing: signature.fits(asked, signing))
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return left.pop() if left else await receive()
+
+    return principal, again
+
+
+def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by name. A request that another broker has passed on was signed for that one's."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in pairs:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    if FORWARDED.decode() in headers and HOST.decode() in headers:
+        headers["host"] = headers[HOST.decode()]
+    return headers
+
+
+class _Route:
+    """What counts requests takes for the route."""
+
+    path = ROOT
+
+
+class Door:
+    """Answers the requests to this API; everything else goes on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http" or not is_ours(scope):
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = _Route
+        request = Request(scope, receive, send)
+        response = await _answer(request)
+        await response(scope, receive, send)
+
+
+async def _answer(request: Request) -> Response:
+    try:
+        answer = await _do(request)
+        return Response(orjson.dumps(answer), 200, _JSON_HEADERS)
+    except DejaQError as error:
+        note_error(request.scope, error)
+        return refusal(error)
+    except HTTPException as error:
+        return refusal(SqsRefusal("InvalidParameterValue", str(error.detail)))
+    except Exception as wrong:  # noqa: BLE001 - our bug, and somebody waits for an answer
+        bug = InternalError(f"{type(wrong).__name__}: {wrong}")
+        bug.__cause__ = wrong
+        note_error(request.scope, bug)
+        return refusal(bug)
+
+
+async def _do(request: Request) -> dict[str, Any]:
+    target = header(request, b"x-amz-target")
+    name = target.removeprefix(TARGET)
+    call = CALLS.get(name)
+    if request.method != "POST" or not target.startswith(TARGET) or call is None:
+        text = f"x-amz-target: {TARGET}NAME of an operation, in a POST of JSON, got: {target[:100]}"
+        raise SqsRefusal("UnsupportedOperation", text)
+    content = await read_body(request, BODY_BYTES_MAX)
+    try:
+        values = orjson.loads(content or b"{}")
+    except orjson.JSONDecodeError as wrong:
+        raise BadRequest("body", f"JSON in UTF-8 ({wrong.msg})", content[:64]) from None
+    if not isinstance(values, dict):
+        raise BadRequest("body", "a JSON object", values)
+    if call.audited:
+        note_administers(request)
+        note(request, operation=name, topic=_subject(values))
+    call.check(values)
+    region = request.scope.get(_REGION, REGION)
+    return await call.function(Operation(request, values, region))
+
+
+def _subject(values: dict[str, Any]) -> str:
+    """What the audit log says an operation is about."""
+    for name in ("QueueName", "QueueUrl", "SourceArn"):
+        text = values.get(name)
+        if isinstance(text, str):
+            return text.rpartition("/")[2].rpartition(":")[2][:255]
+    return ""

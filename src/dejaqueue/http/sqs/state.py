@@ -1,0 +1,112 @@
+"""What SQS's operations share, one for each application; and what one operation gets.
+
+Room: http. On the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from dejaqueue.access.roles import Principal, Role
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.streams import ServedTopic
+from dejaqueue.errors import TopicUnknown
+from dejaqueue.http.flow import Flow, flow_of
+from dejaqueue.http.service import Service, principal_of, service_of
+from dejaqueue.http.sqs.tasks import Task
+from dejaqueue.http.sqs.topics import is_queue
+from dejaqueue.model import Topic
+
+FIRST_RECEIVES_MAX = 100_000
+
+
+class Sqs:
+    """What the operations share.
+
+    Attributes:
+        altering: held while a queue's settings are read and changed.
+        tasks: the move tasks that run here, and the last one of each queue, by its name.
+        first_receives: when messages were received first, UTC milliseconds, by queue and id; of
+            those that came more than once, and of so many at most.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.altering = asyncio.Lock()
+        self.tasks: dict[str, Task] = {}
+        self.first_receives: OrderedDict[tuple[str, int], int] = OrderedDict()
+
+    def first_receive_ms(self, queue_name: str, message_id: int, attempts: int, now_ms: int) -> int:
+        """When a message was first received, as far as this broker remembers."""
+        place = (queue_name, message_id)
+        if attempts == 1:
+            self.first_receives[place] = now_ms
+            if len(self.first_receives) > FIRST_RECEIVES_MAX:
+                self.first_receives.popitem(last=False)
+        return self.first_receives.get(place, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call of an operation.
+
+    Attributes:
+        request: as it came, without its body.
+        values: the body.
+        region: that the caller signs for.
+    """
+
+    request: Request
+    values: dict[str, Any]
+    region: str
+
+    @property
+    def sqs(self) -> Sqs:
+        """What the operations share."""
+        sqs: Sqs = self.request.app.state.sqs
+        return sqs
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls."""
+        return principal_of(self.request)
+
+    @property
+    def flow(self) -> Flow:
+        """The ways in and out."""
+        return flow_of(self.request)
+
+    @property
+    def broker(self) -> Broker:
+        """The broker."""
+        return service_of(self.request).broker
+
+    @property
+    def base_url(self) -> str:
+        """Scheme and host under which the caller reached the broker."""
+        return str(self.request.base_url).rstrip("/")
+
+    def now_ms(self) -> int:
+        """The broker's time, UTC milliseconds."""
+        return self.broker.clock.utc_ms()
+
+    def require(self, role: Role, queue_name: str) -> None:
+        """Raise Forbidden unless the caller has the role for the queue."""
+        self.principal.require(role, queue_name)
+
+    def topic(self, queue_name: str) -> Topic:
+        """The topic of a queue, wherever it is served. Raises TopicUnknown, Unavailable."""
+        topic = self.broker.topic(queue_name)
+        if not is_queue(topic):
+            raise TopicUnknown(queue_name)
+        return topic
+
+    def served(self, queue_name: str) -> ServedTopic:
+        """The topic of a queue, which must be served here. Raises Elsewhere, too."""
+        self.topic(queue_name)
+        return self.broker.runtime(queue_name)

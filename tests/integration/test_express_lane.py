@@ -1,0 +1,203 @@
+"""Single messages by the express lane: chosen by the client by itself, and as safe as by Flight.
+
+Byte by byte, and hostile guests: tests/unit/http/test_lane.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dejaqueue import Client
+from dejaqueue.access.gate import Gate
+from dejaqueue.access.key_ring import InMemory
+from dejaqueue.broker.broker import Broker
+from dejaqueue.client.credentials import Tls
+from dejaqueue.client.lane import Lane
+from dejaqueue.errors import DejaQError, Forbidden, Unauthenticated
+from dejaqueue.flight.server import FlightServer
+from dejaqueue.http.server import HttpServer
+from dejaqueue.http.service import Service
+from dejaqueue.model import RowStatus, Topic
+from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.integration.access_fixture import Site, running
+from tests.integration.papers import Papers, server_tls
+from tests.integration.test_forwarding import THERE, AllElsewhere
+from tests.patience import PATIENCE_SECONDS, until
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with running() as site:
+        site.broker.create_topic(Topic("t", partitions=3))
+        yield site
+
+
+def lanes_of(client: Any) -> list[Lane]:
+    """The lanes that a client has open."""
+    found = [one._lane for one in client._core.transport._open.values()]
+    return [one for one in found if one is not None and not one.is_over]
+
+
+def payloads(broker: Broker, topic: str = "t") -> list[bytes]:
+    _, [page] = broker.read("peek", {"topic": topic, "limit": 10_000})
+    return sorted(bytes(one) for one in page.column("payload").to_pylist())
+
+
+def test_a_single_message_goes_by_the_lane_and_a_batch_by_flight(site: Site) -> None:
+    assert site.http.connections.lanes is not None
+    with Client(site.flight.url) as client:
+        client.send_batch("t", [b"batch"])
+        assert lanes_of(client) == []
+        first = client.send("t", b"one")
+        second = client.send("t", b"two", delay=3_600)
+        keyed = client.send("t", b"three", key="k")
+        assert len(lanes_of(client)) == 1
+        assert len({first, second, keyed}) == 3
+        assert client.cancel("t", id=second) is RowStatus.OK
+        got = {bytes(one.payload) for one in client.consume("t", max_messages=3)}
+    assert got == {b"batch", b"one", b"three"}
+    until(lambda: not site.http.connections.lanes.open)  # type: ignore[union-attr]
+
+
+def test_without_an_http_port_it_goes_by_flight(site: Site) -> None:
+    site.broker.lane = None
+    with Client(site.flight.url) as client:
+        client.send("t", b"one")
+        assert lanes_of(client) == []
+    assert payloads(site.broker) == [b"one"]
+
+
+def test_a_port_that_is_another_brokers_gets_nothing(site: Site) -> None:
+    with running() as other:
+        other.broker.create_topic(Topic("t"))
+        assert site.broker.lane is not None
+        site.broker.lane = replace(site.broker.lane, port=other.http.port)
+        with Client(site.flight.url) as client:
+            client.send("t", b"one")
+            assert lanes_of(client) == []
+        assert payloads(site.broker) == [b"one"]
+        assert payloads(other.broker) == []
+
+
+def test_lanes_that_break_lose_nothing_and_bring_nothing_twice(site: Site) -> None:
+    lanes = site.http.connections.lanes
+    assert lanes is not None
+    done: list[bytes] = []
+    wrong: list[DejaQError] = []
+    with Client(site.flight.url) as client:
+
+        def send_all(thread: int) -> None:
+            for index in range(150):
+                payload = f"{thread}-{index}".encode()
+                try:
+                    client.send("t", payload)
+                except DejaQError as error:
+                    wrong.append(error)
+                done.append(payload)
+
+        threads = [threading.Thread(target=send_all, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        cuts = 0
+        while any(thread.is_alive() for thread in threads):
+            target = cuts * 60 + 30
+            until(lambda at=target: len(done) >= min(at, 600))  # type: ignore[misc]
+            for one in list(lanes.open):
+                assert lanes._loop is not None  # which alone may touch a connection
+                lanes._loop.call_soon_threadsafe(one._transport.abort)  # type: ignore[attr-defined]
+                cuts += 1
+            if len(done) >= 600:
+                break
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+    assert wrong == []
+    assert cuts >= 3
+    assert payloads(site.broker) == sorted(done)
+
+
+def test_over_tls_by_the_same_papers_and_keys(papers: Papers) -> None:
+    with running(server_tls(papers.broker, papers.ca)) as site:
+        site.broker.create_topic(Topic("t"))
+        site.broker.keys.create("root", ["admin:*"])
+        key = site.broker.keys.create("shop", ["produce:t"])[1]
+        tls = Tls(papers.ca, *papers.client, server_name="localhost")
+        done: list[int] = []
+        with Client(site.flight.url, api_key=key, tls=tls) as client:
+
+            def send_all() -> None:
+                done.extend(client.send("t", b"x" * 20_000) for _ in range(20))
+
+            threads = [threading.Thread(target=send_all) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE_SECONDS)
+            assert len(lanes_of(client)) == 1
+            with pytest.raises(Forbidden):
+                client.send("other", b"x")
+        assert len(set(done)) == 80
+        assert payloads(site.broker) == [b"x" * 20_000] * 80
+        with (
+            Client(site.flight.url, api_key="dq_1_2", tls=tls, retry_ms_max=100) as client,
+            pytest.raises(Unauthenticated),
+        ):
+            client.send("t", b"x")
+
+
+def test_it_follows_a_topic_to_its_broker(site: Site) -> None:
+    site.broker.create_topic(Topic(THERE))
+    shared = AllElsewhere(InMemory(), site.flight.url)
+    near_broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")), node=shared)
+    near_broker.start()
+    near = FlightServer(near_broker, gate=Gate(near_broker.keys))
+    near.start()
+    http = HttpServer(Service(near_broker, Gate(near_broker.keys), lambda: True), "127.0.0.1", 0)
+    http.start()
+    try:
+        with Client(near.url) as client:
+            client.send(THERE, b"one")
+            client.send(THERE, b"two")
+            assert len(lanes_of(client)) == 2
+        assert payloads(site.broker, THERE) == [b"one", b"two"]
+    finally:
+        near.stop()
+        near_broker.stop()
+        http.stop()
+
+
+def test_a_broker_that_starts_again_elsewhere_is_found_and_repeats_its_answer(
+    tmp_path: Path,
+) -> None:
+    settings = BrokerSettings(journal=JournalSettings(url=str(tmp_path / "data")))
+    port = 0
+    for turn in range(2):
+        broker = Broker(settings)
+        broker.start()
+        gate = Gate(broker.keys)
+        flight = FlightServer(broker, "127.0.0.1", port, gate=gate)
+        http = HttpServer(Service(broker, gate, lambda: True), "127.0.0.1", 0)
+        flight.start()
+        http.start()
+        port = flight.port
+        if turn == 0:
+            client = Client(flight.url)
+            broker.create_topic(Topic("t"))
+        client.send("t", f"{turn}".encode())
+        assert len(lanes_of(client)) == 1
+        if turn == 1:
+            assert payloads(broker) == [b"0", b"1"]
+            client.close()
+        flight.stop()
+        broker.stop()
+        http.stop()

@@ -1,0 +1,172 @@
+"""FIFO queues: order in a group, one message of it at a time, deduplication for five minutes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.access.gate import Gate
+from dejaqueue.access.senders import NOBODY
+from dejaqueue.broker.broker import Broker
+from dejaqueue.http.server import HttpServer
+from dejaqueue.http.service import Service
+from dejaqueue.http.sqs.fifo import BUCKETS, KNOWN_MAX, WINDOW_SECONDS, Name, RecentMessages
+from dejaqueue.setting_groups import SqsSettings
+from dejaqueue.settings import BrokerSettings, JournalSettings
+from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.unit.http.sqs.conftest import Sqs
+
+
+@pytest.fixture
+def url(sqs: Sqs) -> str:
+    return sqs.queue("q.fifo", VisibilityTimeout="20")
+
+
+def put(sqs: Sqs, url: str, body: str, group: str = "g", name: str = "") -> str:
+    sent = sqs.send(
+        url, body, MessageGroupId=group, MessageDeduplicationId=name or f"{group}-{body}"
+    )
+    message_id: str = sent["MessageId"]
+    return message_id
+
+
+def test_a_group_waits_for_its_message__and_others_do_not(sqs: Sqs, url: str) -> None:
+    for body in ("1", "2", "3"):
+        put(sqs, url, body)
+    put(sqs, url, "other", "h")
+    first = sqs.take(url)
+    assert sorted(message["Body"] for message in first) == ["1", "other"]
+    assert sqs.take(url) == []
+    for message in first:
+        sqs.delete(url, message)
+    assert sqs.bodies(url) == ["2"]
+
+
+def test_what_comes_back_comes_before_what_was_behind_it(
+    sqs: Sqs, url: str, clock: VirtualClock
+) -> None:
+    for body in ("1", "2", "3"):
+        put(sqs, url, body)
+    [message] = sqs.take(url)
+    handle = {"QueueUrl": url, "ReceiptHandle": message["ReceiptHandle"]}
+    sqs.do("ChangeMessageVisibility", **handle, VisibilityTimeout=0)
+    [message] = sqs.take(url)
+    assert message["Body"] == "1"
+    handle["ReceiptHandle"] = message["ReceiptHandle"]
+    sqs.do("ChangeMessageVisibility", **handle, VisibilityTimeout=60)
+    clock.advance(ms=30_000)
+    assert sqs.take(url) == [], "a message that is put off holds its group"
+    clock.advance(ms=30_000)
+    [message] = sqs.take(url)
+    assert message["Body"] == "1"
+    sqs.delete(url, message)
+    assert sqs.bodies(url) == ["2"]
+
+
+def test_a_delay_is_the_queue_s__and_a_new_one_keeps_the_order(
+    sqs: Sqs, url: str, clock: VirtualClock
+) -> None:
+    message = {"QueueUrl": url, "MessageBody": "b", "MessageGroupId": "g"}
+    text = sqs.refused("SendMessage", **message, MessageDeduplicationId="d", DelaySeconds=5)
+    assert text.startswith("InvalidParameterValue DelaySeconds")
+    sqs.do("SetQueueAttributes", QueueUrl=url, Attributes={"DelaySeconds": "100"})
+    put(sqs, url, "1")
+    sqs.do("SetQueueAttributes", QueueUrl=url, Attributes={"DelaySeconds": "10"})
+    put(sqs, url, "2")
+    put(sqs, url, "other", "h")
+    assert sqs.take(url) == []
+    clock.advance(ms=10_000)
+    first = sqs.take(url)
+    assert sorted(one["Body"] for one in first) == ["1", "other"], "neither is held up"
+    for one in first:
+        sqs.delete(url, one)
+    assert sqs.bodies(url) == ["2"]
+
+
+def test_a_message_is_there_once_within_five_minutes(
+    sqs: Sqs, url: str, clock: VirtualClock
+) -> None:
+    first = put(sqs, url, "1", name="same")
+    sqs.delete(url, sqs.take(url)[0])
+    clock.advance(ms=(WINDOW_SECONDS - 1) * 1_000)
+    assert put(sqs, url, "again", name="same") == first
+    assert sqs.take(url) == []
+    clock.advance(ms=1_000)
+    assert put(sqs, url, "new", name="same") != first
+    assert sqs.bodies(url) == ["new"]
+
+
+def test_content_is_a_deduplication_id__where_the_queue_says_so(sqs: Sqs, url: str) -> None:
+    message = {"QueueUrl": url, "MessageBody": "b", "MessageGroupId": "g"}
+    assert sqs.refused("SendMessage", **message).startswith("InvalidParameterValue")
+    on = {"ContentBasedDeduplication": "true"}
+    sqs.do("SetQueueAttributes", QueueUrl=url, Attributes=on)
+    first = sqs.do("SendMessage", **message)
+    assert sqs.do("SendMessage", **message)["SequenceNumber"] == first["SequenceNumber"]
+    assert (
+        sqs.do("SendMessage", **message | {"MessageBody": "c"})["MessageId"] != (first["MessageId"])
+    )
+    del message["MessageGroupId"]
+    assert sqs.refused("SendMessage", **message).startswith("MissingParameter MessageGroupId")
+
+
+def test_of_many_at_once_one_is_there(sqs: Sqs, url: str) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(pool.map(lambda _: put(sqs, url, "b", name="same"), range(32)))
+    assert len(set(ids)) == 1
+    entries = [
+        {"Id": str(n), "MessageBody": str(n), "MessageGroupId": "h", "MessageDeduplicationId": d}
+        for n, d in enumerate("aabbc")
+    ]
+    answer = sqs.do("SendMessageBatch", QueueUrl=url, Entries=entries)
+    numbers = [one["SequenceNumber"] for one in answer["Successful"]]
+    assert len(set(numbers)) == 3
+    assert numbers == sorted(numbers)
+    assert sqs.shown(url, "ApproximateNumberOfMessages") == {"ApproximateNumberOfMessages": "4"}
+
+
+def test_a_restart_forgets_no_deduplication_id(tmp_path: Path) -> None:
+    clock, ids = VirtualClock(), []
+    settings = BrokerSettings(
+        journal=JournalSettings(url=str(tmp_path)), sqs=SqsSettings(enabled=True)
+    )
+    for seconds in (0, WINDOW_SECONDS - 1, 1):
+        clock.advance(ms=seconds * 1_000)
+        broker = Broker(settings, clock)
+        broker.start()
+        server = HttpServer(Service(broker, Gate(), lambda: True), "127.0.0.1", 0)
+        server.start()
+        sqs = Sqs(server.port)
+        url = sqs.queue("q.fifo")
+        ids.append(put(sqs, url, "b", name="same"))
+        sqs.http.close()
+        server.stop()
+        broker.stop()
+    assert ids[0] == ids[1]
+    assert ids[2] != ids[0]
+
+
+def test_names_say_the_id_and_the_second() -> None:
+    name = Name.of("an id")
+    number = name.number(1_795_480_759)
+    assert 0 <= number < 1 << 63
+    assert name.is_repeat(number, 1_795_480_759 + WINDOW_SECONDS - 1)
+    assert not name.is_repeat(number, 1_795_480_759 + WINDOW_SECONDS)
+    assert name.is_repeat(number, 1_795_480_750), "the clock was put back a little"
+    assert not Name.of("another").is_repeat(number, 1_795_480_759)
+    assert int(name.producer.removeprefix("sqs-")) < BUCKETS
+
+
+def test_what_was_forgotten_is_asked_for() -> None:
+    recent = RecentMessages(0)
+    assert not recent.is_complete(WINDOW_SECONDS - 1)
+    assert recent.is_complete(WINDOW_SECONDS)
+    for number in range(KNOWN_MAX + 1):
+        recent.note((NOBODY, str(number)), WINDOW_SECONDS, {"MessageId": str(number)})
+    assert recent.find((NOBODY, "0"), WINDOW_SECONDS) is None
+    assert recent.find((NOBODY, "1"), WINDOW_SECONDS) == {"MessageId": "1"}
+    assert recent.find((NOBODY, "1"), 2 * WINDOW_SECONDS) is None
+    assert not recent.is_complete(2 * WINDOW_SECONDS)
+    assert recent.is_complete(2 * WINDOW_SECONDS + 1)

@@ -1,0 +1,89 @@
+"""SEND and its REPLY, byte by byte. Over a connection: tests/unit/http/test_lane.py."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dejaqueue.errors import BadRequest, TopicUnknown
+from dejaqueue.wire import frames, lane
+from dejaqueue.wire.frames import Reply
+
+ADDRESS = b"\x07\x00\x00\x00\x01porders"
+DUES = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+def sent(payloads: list[bytes], dues_ms: list[int] | None) -> bytes:
+    content = lane.encode_rows(payloads, dues_ms)
+    return lane.encode_send(9, ADDRESS, len(payloads), content, has_dues=dues_ms is not None)
+
+
+@given(st.lists(st.tuples(st.binary(), DUES), min_size=1), st.booleans())
+def test_a_send_comes_back_as_it_was(rows: list[tuple[bytes, int]], has_dues: bool) -> None:
+    payloads = [payload for payload, _ in rows]
+    dues_ms = [due_ms for _, due_ms in rows] if has_dues else None
+    frame = sent(payloads, dues_ms)
+    assert lane.length_of(frame, 0) == len(frame) - lane.LENGTH_BYTES
+    found = lane.decode_send(frame[lane.LENGTH_BYTES :])
+    assert (found.number, found.address) == (9, ADDRESS)
+    assert (found.payloads, found.dues_ms) == (payloads, dues_ms)
+
+
+def test_its_bytes_are_those_of_the_page() -> None:
+    head = struct.pack("<BBHIII", 1, 9, 1, 9, 1, len(ADDRESS))
+    body = head + ADDRESS + struct.pack("<qI", 5, 2) + b"ab"
+    assert sent([b"ab"], [5]) == struct.pack("<I", len(body)) + body
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("dues_ms", [None, [1, 2, 3]])
+def test_no_part_of_a_send_is_one(rows: int, dues_ms: list[int] | None) -> None:
+    whole = sent([b"abc"] * rows, None if dues_ms is None else dues_ms[:rows])[4:]
+    for end in range(len(whole)):
+        with pytest.raises(BadRequest):
+            lane.decode_send(whole[:end])
+    with pytest.raises(BadRequest):
+        lane.decode_send(whole + b"x")
+
+
+@given(st.binary(max_size=64))
+def test_garbage_is_refused_and_nothing_else(content: bytes) -> None:
+    for frame in (content, b"\x01\x09\x00\x00" + content):
+        with suppress(BadRequest):
+            assert lane.decode_send(frame).payloads
+
+
+@pytest.mark.parametrize("rows", [0, 1 << 31])
+def test_a_number_of_rows_beyond_the_limit_takes_no_memory(rows: int) -> None:
+    frame = struct.pack("<BBHIII", 1, 9, 0, 9, rows, len(ADDRESS)) + ADDRESS
+    with pytest.raises(BadRequest, match="rows of the batch"):
+        lane.decode_send(frame)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(3, 1, 77),
+        Reply(3, 1, -1),
+        Reply(3, 1, -1, np.array([5]), np.array([1], np.uint8)),
+        Reply(3, 2, error=TopicUnknown("x")),
+    ],
+)
+def test_a_reply_is_the_one_of_other_streams(reply: Reply) -> None:
+    content = lane.encode_reply(replace(reply, number=99), 3)
+    assert content[4:] == frames.encode(reply)
+    assert lane.length_of(content, 0) == len(content) - 4
+    found = lane.decode_reply(content[4:])
+    assert isinstance(found, Reply)
+    assert frames.encode(found) == frames.encode(reply)
+
+
+def test_a_reply_that_grew_is_understood() -> None:
+    found = lane.decode_reply(frames.encode(Reply(3, 1, 77)) + b"more")
+    assert found == Reply(3, 1, 77)
