@@ -160,7 +160,7 @@ reliability: venv-dev ## everything that breaks things on purpose, in half an ho
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster
+.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster bench-workers
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
@@ -179,6 +179,12 @@ bench-scale: venv-bench ## 100 million scheduled messages: memory, rates, start 
 
 bench-many: venv-bench ## many consumers, partitions, topics beside one of each, in three minutes (AGAINST=commit)
 	@$(PY) -m bench many $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-workers: venv-bench ## tasks beside Celery, Dramatiq, Huey, RQ and arq, on Redis and RabbitMQ, in half an hour
+	@scripts/install_servers.sh || true
+	@scripts/install_peers.sh || true
+	@$(PY) -m bench workers $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark takes itself

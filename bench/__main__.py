@@ -30,7 +30,7 @@ OTHER_WORK_PERCENT_MAX = 20.0
 DEFAULT_QUESTIONS = tuple(
     question
     for question in QUESTIONS
-    if question not in {"scale", "journals", "bytes", "cluster", "many"}
+    if question not in {"scale", "journals", "bytes", "cluster", "many", "workers"}
 )
 
 
@@ -72,7 +72,7 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), scale, spark, journals, bytes, cluster and many.
+    default), scale, spark, journals, bytes, cluster, many and workers.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))
@@ -121,6 +121,7 @@ def answer(question: str, plan: Plan, out: Path, *, keep: bool, force: bool) -> 
     asked = importlib.import_module(f"bench.questions.{question}")
     outcome: Outcome = asked.measure(plan, lambda text: console.print(text, style="dim"))
     facts["versions"] |= {kind.name: kind.version() for kind in available(plan.systems)[0]}
+    facts["versions"] |= outcome.versions
     facts["other_work_percent"] = other.percent()
     command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
     busy = facts["other_work_percent"] > OTHER_WORK_PERCENT_MAX

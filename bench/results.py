@@ -32,6 +32,7 @@ QUESTIONS = (
     "bytes",
     "cluster",
     "many",
+    "workers",
     "parts",
 )
 """All questions, in the order of the page."""
@@ -68,12 +69,14 @@ class Outcome:
         spreads: by "system/case", the figure of each round.
         series: curves for the plot, by name; their meaning is the question's.
         left_out: what was not measured, each with its reason, as sentences.
+        versions: of what was measured, beside the systems of registry.py.
     """
 
     rows: list[Row] = field(default_factory=list)
     spreads: dict[str, dict[str, Any]] = field(default_factory=dict)
     series: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 def check_rows(rows: Iterable[dict[str, Any]]) -> None:

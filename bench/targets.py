@@ -19,6 +19,7 @@ class Target:
         of: the field of the row that is bounded.
         bound: the number it must reach, or not exceed.
         unit: of the bound.
+        system: of the row.
     """
 
     question: str
@@ -27,6 +28,7 @@ class Target:
     sign: Literal["≥", "≤", "="]
     bound: float
     unit: str
+    system: str = "dejaq"
 
 
 TARGETS = (
@@ -77,6 +79,17 @@ TARGETS = (
     Target("many", "few_in_5000", "ratio", "≥", 0.333, "× one partition"),
     Target("many", "few_out_5000", "ratio", "≥", 0.333, "× one partition"),
     Target("many", "singles_10000", "ratio", "≥", 0.8, "× one topic"),
+    Target("workers", "noop_threads", "ratio", "≥", 2, "× the best peer"),
+    Target("workers", "noop_asyncio", "ratio", "≥", 2, "× arq"),
+    Target("workers", "noop_threads", "ratio", "≥", 1, "× celery_redis", "celery_dejaq"),
+    Target("workers", "eta_p99", "value", "≤", 10, "ms"),
+    Target("workers", "eta_early", "value", "=", 0, "tasks"),
+    Target("workers", "eta_twice", "value", "=", 0, "tasks"),
+    Target("workers", "week_lost", "value", "=", 0, "tasks"),
+    Target("workers", "week_twice", "value", "=", 0, "tasks"),
+    Target("workers", "week_memory", "ratio", "≤", 1.1, "× the first worker"),
+    Target("workers", "killed_lost", "value", "=", 0, "tasks"),
+    Target("workers", "killed_unexplained", "value", "=", 0, "tasks"),
 )
 
 WORK = {
@@ -125,6 +138,16 @@ WORK = {
     ("many", "few_in_5000"): "5,000 partitions, enqueue of 20,000",
     ("many", "few_out_5000"): "5,000 partitions, lease + ack of 20,000",
     ("many", "singles_10000"): "64 threads, one message per call, to 10,000 random topics",
+    ("workers", "noop_threads"): "tasks that do nothing, two processes with threads",
+    ("workers", "noop_asyncio"): "tasks that do nothing, two processes with asyncio",
+    ("workers", "eta_p99"): "10,000 etas a second: lateness at the function, p99",
+    ("workers", "eta_early"): "10,000 etas a second: run early",
+    ("workers", "eta_twice"): "10,000 etas a second: run twice",
+    ("workers", "week_lost"): "a million etas a week ahead, workers restarted 20 times: lost",
+    ("workers", "week_twice"): "the same: run twice",
+    ("workers", "week_memory"): "the same: memory of the last workers before the week is over",
+    ("workers", "killed_lost"): "workers killed again and again under load: lost",
+    ("workers", "killed_unexplained"): "the same: run twice though no kill explains it",
 }
 """What a target is about, for readers, by question and case."""
 
@@ -137,10 +160,10 @@ REACHED: dict[str, Callable[[float, float], bool]] = {
 
 def verdicts(rows: list[dict[str, Any]]) -> list[tuple[Target, float | None, bool | None]]:
     """Each target with what was measured and whether that reaches it; None if not measured."""
-    by_case = {(r["question"], r["case"]): r for r in rows if r["system"] == "dejaq"}
+    by_case = {(r["system"], r["question"], r["case"]): r for r in rows}
     found: list[tuple[Target, float | None, bool | None]] = []
     for target in TARGETS:
-        got = by_case.get((target.question, target.case), {}).get(target.of)
+        got = by_case.get((target.system, target.question, target.case), {}).get(target.of)
         reached = None if got is None else REACHED[target.sign](got, target.bound)
         found.append((target, got, reached))
     return found

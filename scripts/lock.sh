@@ -44,5 +44,13 @@ compile requirements/connect.txt pyproject.toml --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/cluster.txt pyproject.toml --extra etcd --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+for peers in peers arq; do # by themselves: they are never installed beside the others, nor beside each other
+    touch "$scratch/$peers.txt"
+    if [[ "${1:-}" != "--upgrade" && -e "requirements/$peers.txt" ]]; then
+        sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\\]*\).*/\1/p' "requirements/$peers.txt" >"$scratch/$peers.txt"
+    fi
+    compile "requirements/$peers.txt" "requirements/$peers.in" \
+        --constraints "$scratch/$peers.txt" --generate-hashes --no-annotate
+done
 compile requirements/audit.txt requirements/audit.in --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (audit, bench, build, dev, run, spark)"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Install what `make bench QUESTION=workers` compares with: task queues for Python into bench/out, apart from
+# .venv and, where they want different packages, from each other; and RabbitMQ. Nothing else needs them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+for set in peers arq; do
+    folder="bench/out/$set"
+    if ! cmp --silent "requirements/$set.txt" "$folder/.installed"; then
+        echo "installing requirements/$set.txt into $folder"
+        rm -rf "$folder"
+        .venv/bin/python -m pip --disable-pip-version-check --no-input install --quiet --root-user-action=ignore \
+            --no-deps --target "$folder" --require-hashes --requirement "requirements/$set.txt"
+        cp "requirements/$set.txt" "$folder/.installed"
+    fi
+done
+if command -v rabbitmq-server >/dev/null || [[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]]; then
+    exit 0
+fi
+if ! command -v apt-get >/dev/null || [[ "$(id -u)" != 0 ]]; then
+    echo "not installed, and left out: rabbitmq-server" >&2
+    exit 1
+fi
+echo "installing rabbitmq-server"
+export DEBIAN_FRONTEND=noninteractive
+# It is started by who needs it, on a port of its own: keep the package from starting it.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e "$policy" ]]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends rabbitmq-server >/dev/null
