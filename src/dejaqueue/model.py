@@ -7,10 +7,13 @@ See: docs/reference/semantics.md.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
+from functools import cache
 from typing import Any, NewType, TypeVar
 
 from dejaqueue import limits
@@ -455,3 +458,16 @@ def no_setting(name: str, known: Iterable[str], value: object) -> BadRequest:
 _FIXED = ("name", "kind", "ageing_ms", "spread")
 CHANGEABLE = tuple(setting.name for setting in fields(Topic) if setting.name not in _FIXED)
 """What `alter_topic` may change while messages flow."""
+
+
+@cache
+def topic_texts() -> dict[str, str]:
+    """The text that stands below each setting of a topic in its class, by the setting's name."""
+    (cls,) = ast.parse(inspect.getsource(Topic)).body
+    assert isinstance(cls, ast.ClassDef)
+    texts = {}
+    for setting, text in zip(cls.body, cls.body[1:], strict=False):
+        if isinstance(setting, ast.AnnAssign) and isinstance(setting.target, ast.Name):
+            is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            texts[setting.target.id] = " ".join(str(text.value.value).split()) if is_text else ""  # type: ignore[attr-defined]
+    return texts

@@ -16,8 +16,7 @@ from typing import Any, TypeVar, get_type_hints
 import click
 
 from dejaqueue.cli.times import Span
-from dejaqueue.model import CHANGEABLE, Topic
-from dejaqueue.setting_words import topic_texts
+from dejaqueue.model import CHANGEABLE, Topic, topic_texts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

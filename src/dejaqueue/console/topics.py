@@ -18,7 +18,7 @@ from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.pages import redirect
 from dejaqueue.console.samples import row_of
 from dejaqueue.console.visit import Visit
-from dejaqueue.setting_words import topic_texts
+from dejaqueue.model import topic_texts
 
 PARTITIONS_MAX = 64
 """Partitions of one page."""

@@ -6,8 +6,7 @@ import pytest
 
 from dejaqueue.console.api import ApiError
 from dejaqueue.console.setting_fields import FIELDS, parsed, shown, values_of
-from dejaqueue.model import Topic
-from dejaqueue.setting_words import topic_texts
+from dejaqueue.model import Topic, topic_texts
 
 
 def test_every_field_comes_back_as_it_was__and_has_a_text() -> None:
