@@ -26,6 +26,7 @@ from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.memory import bound_memory, split_pools
 from dejaqueue.cli.output import print_json
+from dejaqueue.cli.systemd import READY, RELOADING, STOPPING, tell_systemd
 from dejaqueue.cli.trimming import trimmer
 from dejaqueue.version import __version__
 
@@ -141,10 +142,12 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
         _say_where(settings, flight.url, http.port, as_json=as_json)
+        tell_systemd(READY, f"serving {flight.url}")
         _wait_for_the_end(lambda: _look_again(broker, read_again, seat, watch))
         _let_a_second_signal_end_it()
         ready = False
         watch.stop()
+        tell_systemd(STOPPING, "stopping")
         log.info("stopping (once more to stop at once; nothing is lost)")
         seat.leave()  # others take over while this one still says where things are
         return flight.stop()
@@ -319,8 +322,10 @@ def _look_again(
     broker: Broker, read_again: Callable[[], Loaded], seat: ClusterSeat, watch: TlsWatch
 ) -> None:
     """What SIGHUP asks for."""
+    tell_systemd(RELOADING, "reads its settings again")
     _change_settings(broker, read_again, seat)
     watch.look()
+    tell_systemd(READY, "serving")
 
 
 def _change_settings(broker: Broker, read_again: Callable[[], Loaded], seat: ClusterSeat) -> None:

@@ -1,14 +1,12 @@
 """Spark's data source `dejaq`: what is scheduled as a table, and tables as schedules.
 
-    from dejaqueue.spark import register
-    register(spark)
     spark.read.format("dejaq").option("topic", "reminders").load()
     table.write.format("dejaq").option("topic", "reminders").mode("append").save()
     counts = save(table, topic="reminders")
 
 Room: spark. Loads the client, never the broker: executors need DejaQ and pyarrow, nothing more.
 Holds: pyspark is imported where it is used; the error of its absence names the extra.
-See: docs/guides/spark.md.
+See: docs/guides/spark.md; src/pyspark_dejaq, where Spark finds the format by itself.
 """
 
 from __future__ import annotations
