@@ -95,7 +95,7 @@ ORDINARY_NOUNS: set[str] = set(
 FOREIGN_NOUNS: set[str] = set(
     """
     aio cassandra celery cli dejaqueue doq etcd flight http jetstream kafka mysql nats oidc openapi
-    postgresql redis spark sql sqlite sync tls
+    postgresql redis spark sql sqlalchemy sqlite sync tls
     """.split()  # noqa: SIM905 - a page of quotes would say no more
 )
 

@@ -52,11 +52,13 @@ class Refused:
 
     Attributes:
         batch: these rows, as they were sent.
+        indices: their places in the batch that was sent, ascending; int64 array, shape (n,).
         statuses: RowStatus of each, uint8 array, shape (n,).
         ids: the live message that has each one's key; int64 array, shape (n,).
     """
 
     batch: pa.RecordBatch
+    indices: npt.NDArray[np.int64]
     statuses: npt.NDArray[np.uint8]
     ids: npt.NDArray[np.int64]
 
@@ -141,7 +143,8 @@ class Branch:
         self._places.update(np.unique(taken >> limits.SEQUENCE_BITS).tolist())
         if len(codes) > 1 or codes[0]:
             rows = np.flatnonzero(statuses)
-            self.refused.append(Refused(batch.take(pa.array(rows)), statuses[rows], ids[rows]))
+            found = batch.take(pa.array(rows))
+            self.refused.append(Refused(found, rows, statuses[rows], ids[rows]))
 
 
 @dataclass(frozen=True, slots=True)

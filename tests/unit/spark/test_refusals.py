@@ -20,7 +20,8 @@ from dejaqueue.spark import refusals
 def refused(*rows: tuple[str, RowStatus, int], **more: str) -> Refused:
     batch = pa.record_batch({"key": [row[0] for row in rows], **{n: [v] for n, v in more.items()}})
     statuses = np.array([row[1] for row in rows], dtype=np.uint8)
-    return Refused(batch, statuses, np.array([row[2] for row in rows], dtype=np.int64))
+    ids = np.array([row[2] for row in rows], dtype=np.int64)
+    return Refused(batch, np.arange(len(ids)), statuses, ids)
 
 
 DUPLICATE = refused(("a", RowStatus.DUPLICATE, 7), ("b", RowStatus.KEPT, 8))
