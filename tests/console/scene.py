@@ -54,6 +54,7 @@ def furnish(site: Site, count: int = 500) -> dict[str, str]:
         "send": f"/topics/jobs/send?like={made.json()['id']}",
         "letters": "/topics/mails/letters",
         "cron": "/topics/reports/cron",
+        "checks": "/checks",
         "access": "/access",
         "not there": "/nowhere",
     }

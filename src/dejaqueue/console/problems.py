@@ -28,14 +28,12 @@ class Problem:
         title: what is wrong.
         remedy: what to do.
         topic: where; "" = the broker.
-        view: the page that shows more of it; "" = that of the topic.
     """
 
     weight: int
     title: str
     remedy: str
     topic: str = ""
-    view: str = ""
 
 
 def of_broker(readiness: Mapping[str, Any]) -> list[Problem]:
@@ -48,7 +46,7 @@ def of_broker(readiness: Mapping[str, Any]) -> list[Problem]:
         for reason in reasons
     ]
     found += [
-        Problem(2, f"The broker warns: {warning}", "See its log, and the page of the cluster.")
+        Problem(2, f"The broker warns: {warning}", "See its log, and `dejaq cluster status`.")
         for warning in warnings
     ]
     return found
@@ -70,7 +68,7 @@ def of_topic(
         if row["scheduled"]:
             found.append(Problem(
                 1, f"{words.count(row['scheduled'])} dead letters wait",
-                "Look why they died; send them back, or throw them away.", name, "letters",
+                "Look why they died; send them back, or throw them away.", name,
             ))  # fmt: skip
         return found
     if is_paused and ready:
@@ -95,7 +93,7 @@ def of_topic(
     if row["ahead_ms"] > AHEAD_MS:
         found.append(Problem(
             2, f"Its time is {words.length(row['ahead_ms'])} ahead of the clock",
-            "Somebody has set a clock back: see the guide about clocks.", name, "cluster",
+            "Somebody has set a clock back: see the guide about clocks.", name,
         ))  # fmt: skip
     if row["dead"]:
         found.append(Problem(

@@ -7,7 +7,7 @@ See: console.py, which calls them.
 
 from __future__ import annotations
 
-from dejaqueue.console import access, cron, future, letters, messages, overview, topics
+from dejaqueue.console import access, checks, cron, future, letters, messages, overview, topics
 from dejaqueue.console.visit import View
 
 _TOPIC = "/topics/{topic}"
@@ -37,6 +37,7 @@ VIEWS: list[tuple[str, str, View]] = [
     ("GET", "/future/selection", future.show_selection),
     ("POST", "/future/change", future.change_selection),
     ("GET", "/works/{number}", future.show_work),
+    ("GET", "/checks", checks.show_checks),
     ("GET", "/access", access.show_access),
     ("POST", "/access", access.create_key),
     ("POST", "/access/revoke", access.revoke_key),

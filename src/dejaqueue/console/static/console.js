@@ -45,7 +45,7 @@ const turn = () => {
   document.dispatchEvent(new Event("theme"));
 };
 document.getElementById("theme").addEventListener("click", turn);
-const places = { o: "/console", f: "/console/future" };
+const places = { o: "/console", f: "/console/future", c: "/console/checks" };
 let isGoing = false;
 document.addEventListener("keydown", (pressed) => {
   if (pressed.ctrlKey || pressed.metaKey || pressed.altKey || pressed.target.closest("input, select, textarea")) return;
