@@ -230,10 +230,10 @@ def test_an_ack_that_comes_late_settles_nothing_of_the_topic_made_after_it(
     for name in "ab":
         cluster.start(name)
     first = cluster.brokers["a"].create_topic(Topic("t", partitions=2))
-    send(cluster.owner("t"), "t", ["x"] * 20)
+    patiently(lambda: send(cluster.owner("t"), "t", ["x"] * 20))
     patiently(lambda: _deleted(cluster.brokers[other(cluster, "t")], "t"))
     patiently(lambda: cluster.brokers["b"].create_topic(first))
-    send(cluster.owner("t"), "t", ["y"] * 20)
+    patiently(lambda: send(cluster.owner("t"), "t", ["y"] * 20))
     assert sum(partition_beginnings(cluster.owner("t"), "t")) >= 20
 
 

@@ -36,9 +36,10 @@ def site() -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
-    """One browser for all tests."""
+    """One browser for all tests of a file: while it is there, an event loop runs in this thread, and
+    nobody else's asyncio does."""
     program = chromium.program()
     if program is None:
         pytest.skip("not installed: chromium (scripts/install_servers.sh)")
