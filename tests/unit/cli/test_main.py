@@ -42,6 +42,8 @@ def test_version() -> None:
     ("arguments", "text"),
     [
         (["fly"], "error: No such command 'fly'. (see `main --help`)\n"),
+        (["stat"], "error: No such command 'stat'. Did you mean 'stats'?"),
+        (["--stat"], "error: No such option '--stat'"),
         (["send"], "error: Missing argument 'TOPIC'. (see `main send --help`)\n"),
         (["stats", "--colour"], "error: No such option '--colour'"),
         (["demo", "--seconds", "0"], "error: Invalid value for '--seconds'"),
