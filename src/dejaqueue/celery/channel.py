@@ -297,22 +297,31 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _open(self, consuming: Consuming) -> None:
         """Open a consumer, or open it again with another prefetch."""
         before = consuming.number
+        mutex = threading.Lock()
+        number = 0
+        early: list[Arrivals | DejaQError] = []
 
         def take(arrivals: Arrivals | DejaQError) -> None:
-            self.connection_arrived(consuming, arrivals)
+            with mutex:  # messages may come before it is known whose they are
+                if number:
+                    self._arrived(consuming, number, arrivals)
+                else:
+                    early.append(arrivals)
 
-        consuming.number = self.link.consume(
-            topic_of(consuming.queue), self.qos.prefetch_count, take
-        )
-        self._numbers.add(consuming.number)
+        opened = self.link.consume(topic_of(consuming.queue), self.qos.prefetch_count, take)
+        self._numbers.add(opened)
+        with mutex:
+            number = consuming.number = opened
+            for arrivals in early:
+                self._arrived(consuming, number, arrivals)
         if before:
             self.link.drain(before)
 
-    def connection_arrived(self, consuming: Consuming, arrivals: Arrivals | DejaQError) -> None:
-        """On a thread of the link: something came."""
+    def _arrived(self, consuming: Consuming, number: int, arrivals: Arrivals | DejaQError) -> None:
+        """Something came to a consumer of the link."""
         connection = self.connection
         if connection is not None:
-            connection.arrived(self, consuming, consuming.number, arrivals)
+            connection.arrived(self, consuming, number, arrivals)
 
     def hand_over(self, consuming: Consuming, number: int, arrival: tuple[int, bytes, int]) -> None:
         """Call back with a message that came."""

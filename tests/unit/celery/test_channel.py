@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 import dejaqueue.celery
+from dejaqueue.celery.link import Arrivals, Take
 from dejaqueue.client import Client
 from dejaqueue.clock import SystemClock
+from dejaqueue.errors import DejaQError
 from tests.patience import PATIENCE_SECONDS, until
 
 CLOCK = SystemClock()
@@ -179,3 +182,31 @@ def test_a_queue_that_was_deleted_is_made_again_by_a_message(
     assert connection.default_channel._size(name) == 0
     connection.Producer().publish(1, routing_key=name, exchange="")
     assert received(connection, [queue], 1) == [(name, 1)]
+
+
+def test_what_comes_before_a_consumer_has_its_number_is_acked_as_its_own(
+    connection: Connection, client: Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that wait already come on a thread of the link, at once."""
+    queue = Queue(name, routing_key=name)
+    channel = connection.default_channel
+    queue(channel).declare()
+    for n in range(2):
+        connection.Producer().publish([n], routing_key=name, exchange="")
+    consume = channel.link.consume
+
+    def slow(topic: str, prefetch: int, take: Take) -> int:
+        came = threading.Event()
+
+        def took(arrivals: Arrivals | DejaQError) -> None:
+            take(arrivals)
+            came.set()
+
+        number: int = consume(topic, prefetch, took)
+        if topic == name:
+            assert came.wait(PATIENCE_SECONDS)
+        return number
+
+    monkeypatch.setattr(channel.link, "consume", slow)
+    assert len(received(connection, [queue], 2)) == 2
+    until(lambda: client.stats(name).acked == 2, "both are acked")
