@@ -38,8 +38,8 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
-    """One browser for all tests of a file: while it is there, an event loop runs in this thread, and
-    nobody else's asyncio does."""
+    """One browser for all tests of a file: while it is there, an event loop runs in this thread,
+    and nobody else's asyncio does."""
     program = chromium.program()
     if program is None:
         pytest.skip("not installed: chromium (scripts/install_servers.sh)")
