@@ -82,8 +82,13 @@ class Signature:
         except (PydanticSerializationError, UnicodeDecodeError):
             raise BadRequest(f"argument {field} of task {self._name}", _SAYABLE, value) from None
 
-    def arguments(self, said: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(
+        self, said: Mapping[str, Any], *, is_whole: bool = False
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments that were sent, as the function takes them.
+
+        Args:
+            is_whole: True = with the defaults of those that the call left out.
 
         Raises:
             BadRequest: they do not fit the function, which has changed since they were sent.
@@ -108,6 +113,8 @@ class Signature:
             self._signature.bind(*bound.args, **bound.kwargs)
         except TypeError as error:
             raise BadRequest(f"arguments of task {self._name}", str(error), list(said)) from None
+        if is_whole:
+            bound.apply_defaults()
         return bound.args, bound.kwargs
 
     def result_json(self, value: Any) -> Any:

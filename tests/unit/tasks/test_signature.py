@@ -50,6 +50,14 @@ def test_what_has_no_annotation_takes_what_json_gives() -> None:
     assert both_ways(function, {"x": [1, None, "é"]}, b=POINT)[0][0] == {"x": [1, None, "é"]}
 
 
+def test_what_a_call_leaves_out_has_its_default__where_all_is_asked_for() -> None:
+    def function(a: int, b: str = "x") -> None: ...
+
+    signature = Signature("t", function)
+    assert signature.arguments({"a": 1}) == ((1,), {})
+    assert signature.arguments({"a": 1}, is_whole=True) == ((1, "x"), {})
+
+
 def test_stars_take_the_rest() -> None:
     def function(a: int, *rest: Point, **named: float) -> None: ...
 
