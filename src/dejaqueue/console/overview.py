@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from dejaqueue.console import problems
 from dejaqueue.console.api import ApiError, topic_path
-from dejaqueue.console.samples import Sample, row_of
+from dejaqueue.console.rows import row_of
+from dejaqueue.console.samples import Sample
 from dejaqueue.console.visit import Visit
 from dejaqueue.console.watches import Live, Part
 

@@ -12,9 +12,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from dejaqueue.console.api import Api
+from dejaqueue.console.rows import row_of
 
 PERIOD_MS = 2_000
 """A sample is good for so long."""
@@ -24,10 +24,6 @@ TOTALS = ("enqueued", "acked")
 """Whose rates are kept."""
 _GAP_MS = 30_000
 """Between samples that lie further apart nobody looked, and a line through them says nothing."""
-SHOWN = (
-    "scheduled", "leased", "ready", "dead", "enqueued", "delivered", "acked", "nacked", "expired",
-    "buried", "next_due_ms", "ahead_ms",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +32,7 @@ class Sample:
 
     Attributes:
         at_ms: when.
-        topics: by name: the numbers of SHOWN, `consumers` (how many) and `credit`.
+        topics: by name, as rows.py has them.
     """
 
     at_ms: int
@@ -92,14 +88,3 @@ class Samples:
                 line.append(grown * 1_000 / far_ms)
                 rates[topic, name] = line
         self._rates = rates
-
-
-def row_of(stats: dict[str, Any]) -> dict[str, int]:
-    """What is kept of a topic's stats."""
-    consumers = stats.get("consumers") or []
-    row = {name: int(stats.get(name, 0)) for name in SHOWN}
-    partitions = stats.get("partitions") or []
-    row["ahead_ms"] = max((int(one.get("ahead_ms", 0)) for one in partitions), default=0)
-    row["consumers"] = len(consumers)
-    row["credit"] = sum(int(one.get("credit", 0)) for one in consumers)
-    return row

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from dejaqueue.console import problems, setting_fields
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.pages import redirect
-from dejaqueue.console.samples import row_of
+from dejaqueue.console.rows import row_of
 from dejaqueue.console.visit import Visit
 from dejaqueue.console.watches import Live, Part
 from dejaqueue.model import topic_texts
