@@ -29,6 +29,8 @@ STYLES = {
 """Colours of words that say how something is."""
 WIDE = 120
 """Columns; with fewer, a time from now stands alone, and the instant only with more."""
+_WHOLE_COLUMNS = 16
+"""What is no longer is not broken into lines."""
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -75,15 +77,17 @@ def table_of(rows: Sequence[Mapping[str, Any]], columns: int, now_ms: int) -> Ta
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    lines = [[_cell(value, columns, now_ms) for value in row.values()] for row in rows]
     for place, name in enumerate(rows[0] if rows else ()):
         is_number = all(_is_number(row.get(name)) for row in rows)
-        is_whole = is_number or not place  # what a row is of is the last to be cut
+        is_short = max(len(line[place][0]) for line in lines) <= _WHOLE_COLUMNS
+        is_whole = is_number or is_short or not place  # what a row is of is the last to be cut
         table.add_column(
             name, justify="right" if is_number else "left", no_wrap=is_whole,
             overflow="ellipsis" if is_whole else "fold", max_width=None if place else columns // 2,
         )  # fmt: skip
-    for row in rows:
-        table.add_row(*(Text(*_cell(value, columns, now_ms)) for value in row.values()))
+    for line in lines:
+        table.add_row(*(Text(text, style) for text, style in line))
     return table
 
 

@@ -15,7 +15,7 @@ from dejaqueue.cli import terminal
 
 DAY_MS = 86_400_000
 ROW: dict[str, Any] = {
-    "name": "a" * 30, "state": "ready", "count": 1_234_567, "due": "1970-01-02T00:00:00.000Z",
+    "name": "a" * 26, "state": "ready", "count": 1_234_567, "due": "1970-01-02T00:00:00.000Z",
     "is": True, "none": None, "share": 0.5,
 }  # fmt: skip
 
