@@ -5,12 +5,13 @@ Room: http. On the event loop.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
 
 from dejaqueue.access.roles import Principal, Role
 from dejaqueue.broker.broker import Broker
@@ -29,7 +30,6 @@ class Sqs:
     """What the operations share.
 
     Attributes:
-        altering: held while a queue's settings are read and changed.
         tasks: the move tasks that run here, and the last one of each queue, by its name.
         first_receives: when messages were received first, UTC milliseconds, by queue and id; of
             those that came more than once, and of so many at most.
@@ -37,7 +37,6 @@ class Sqs:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.altering = asyncio.Lock()
         self.tasks: dict[str, Task] = {}
         self.first_receives: OrderedDict[tuple[str, int], int] = OrderedDict()
 
@@ -101,12 +100,28 @@ class Operation:
 
     def topic(self, queue_name: str) -> Topic:
         """The topic of a queue, wherever it is served. Raises TopicUnknown, Unavailable."""
-        topic = self.broker.topic(queue_name)
-        if not is_queue(topic):
-            raise TopicUnknown(queue_name)
-        return topic
+        return _queue(self.broker.topic(queue_name))
+
+    async def alter(self, queue_name: str, change: Callable[[Topic], dict[str, Any]]) -> None:
+        """Change the topic of a queue by what it is.
+
+        Args:
+            change: see broker/topic/catalogue.py, `Changes`: what another broker has just changed
+                is in the topic that it gets.
+
+        Raises:
+            TopicUnknown, Unavailable. Whatever `change` raises.
+        """
+        alter = self.broker.alter_topic
+        await run_in_threadpool(alter, queue_name, lambda topic: change(_queue(topic)))
 
     def served(self, queue_name: str) -> ServedTopic:
         """The topic of a queue, which must be served here. Raises Elsewhere, too."""
         self.topic(queue_name)
         return self.broker.runtime(queue_name)
+
+
+def _queue(topic: Topic) -> Topic:
+    if not is_queue(topic):
+        raise TopicUnknown(topic.name)
+    return topic
