@@ -37,7 +37,7 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]+")
 _BLANKS = re.compile(r" +")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SignedRequest:
     """What of a request is signed.
 
@@ -54,7 +54,7 @@ class SignedRequest:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Signature:
     """What an authorization header says.
 
