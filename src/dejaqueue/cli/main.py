@@ -40,6 +40,8 @@ COMMANDS = {
     "stats": "dejaqueue.cli.stats:stats",
     "cluster": "dejaqueue.cli.cluster:cluster",
     "repair": "dejaqueue.cli.repair:repair",
+    "backup": "dejaqueue.cli.backup:backup",
+    "restore": "dejaqueue.cli.restore:restore",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
     "pipeline": "dejaqueue.cli.pipeline:pipeline",
