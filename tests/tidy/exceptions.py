@@ -15,6 +15,7 @@ _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its o
 MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/restore.py::restore": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/worker.py::worker": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/client/_aio/changes.py::AsyncChanges.move": _FIELDS_OF_A_CHANGE,
