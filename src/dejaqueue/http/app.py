@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dejaqueue.access.pages import Pages
 from dejaqueue.console.console import Console
 from dejaqueue.console.streams import Streams
-from dejaqueue.console.views import VIEWS
+from dejaqueue.console.views import LIVE_VIEWS, VIEWS
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http import entrance, openapi, problems
 from dejaqueue.http.doq import routes as doq
@@ -99,12 +99,12 @@ def build_app(service: Service) -> App:
     if with_sqs:
         app.direct = _stack(app)
     app.add_middleware(HeadAsGet)
-    app.state.news = Streams()
+    clock = service.broker.clock
+    app.state.news = Streams(clock.utc_ms)
     if service.broker.settings.console.enabled:  # outermost: it calls all that is behind
-        clock = service.broker.clock
         app.add_middleware(
             Console, gate=service.gate, pages=pages, now_ms=clock.utc_ms, views=VIEWS,
-            streams=app.state.news,
+            live_views=LIVE_VIEWS, streams=app.state.news,
         )  # fmt: skip
     app.state.exposition = Exposition(service, requests, pages)
     return app

@@ -22,7 +22,7 @@ from dejaqueue.catalogue.changes import (
     UsedTopic,
 )
 from dejaqueue.catalogue.log import CatalogueLog, Plan
-from dejaqueue.catalogue.state import TopicRow
+from dejaqueue.catalogue.state import CatalogueState, TopicRow
 from dejaqueue.errors import TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
@@ -82,6 +82,10 @@ class JournalCatalogue(Catalogue):
     def is_used(self, name: str) -> bool:
         """Whether a topic may have journals."""
         return self._row(name).is_used
+
+    def state(self) -> CatalogueState:
+        """A copy of all of it."""
+        return self._log.copied()
 
     def leaving(self) -> tuple[str, ...]:
         """Topics that were deleted, and whose journals have not been dropped yet."""
