@@ -131,7 +131,7 @@ class Backups:
         store, url = self._broker.store, archive.bucket.url
         cipher = None if store.encryption is None else store.encryption.cipher("backup")
         target = CopyTarget(archive, lineage.store, cipher)
-        known: dict[tuple[str, int, int], PartitionCopy] = {}
+        known: dict[tuple[str, int, int], PartitionCopy] | None = None
         if parent is not None:
             known = {(one.topic, one.topic_number, one.partition): one for one in parent.partitions}
         backup = _new_id(cut.at_ms, parent)
@@ -174,18 +174,22 @@ class Backups:
 
 
 def _copy(
-    target: CopyTarget, held: HeldPartition, known: dict[tuple[str, int, int], PartitionCopy]
+    target: CopyTarget,
+    held: HeldPartition,
+    known: dict[tuple[str, int, int], PartitionCopy] | None,
 ) -> PartitionCopy:
+    """Copy a partition; `known` is what the backup before has, None = there is none."""
     served, number = held.served, held.core.number
     name = served.topic.name
-    before = known.get((name, served.number, number))
+    before = None if known is None else known.get((name, served.number, number))
     if before is not None and before.position > held.position:
         raise JournalDamaged(
             f"{name}/{number} ends at {held.position}, though a backup has {before.position}: "
             "an old copy was put in place; begin anew with a full backup"
         )
     place = (name, served.number, served.journals, number)
-    copy = PartitionReader(target, held.journal, place, before).copy(held.position)
+    reader = PartitionReader(target, held.journal, place, before, wants_entries=known is not None)
+    copy = reader.copy(held.position)
     if not held.core.is_held:
         raise ResourceExhausted(f"backup: the disk is full, so {name}/{number} gave room back", 0)
     return copy
