@@ -31,7 +31,7 @@ from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, forecast, handing_over
-from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue, Changes
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
@@ -430,11 +430,11 @@ class Broker:
                 self.node.placed(name)
         return made
 
-    def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
+    def alter_topic(self, name: str, changes: Changes) -> Topic:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
         with self._names.held(name):
             self.check_running()
-            self.history.check(changes.get("history"))
+            self.history.check(not callable(changes) and changes.get("history"))
             topic = self._catalogue.alter(name, changes)
             served = [self._topics.get(one) for one in self.served_names(topic)]
             self._follow_catalogue([one for one in served if one is not None])

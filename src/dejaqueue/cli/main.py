@@ -38,6 +38,7 @@ COMMANDS = {
     "cancel": "dejaqueue.cli.changes:cancel",
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
+    "top": "dejaqueue.cli.top:top",
     "cluster": "dejaqueue.cli.cluster:cluster",
     "repair": "dejaqueue.cli.repair:repair",
     "backup": "dejaqueue.cli.backup:backup",
@@ -47,6 +48,7 @@ COMMANDS = {
     "pipeline": "dejaqueue.cli.pipeline:pipeline",
     "worker": "dejaqueue.cli.worker:worker",
     "bench": "dejaqueue.cli.bench:bench",
+    "completion": "dejaqueue.cli.completion:completion",
 }
 """Name of each command, in the order of the help, and where it is."""
 

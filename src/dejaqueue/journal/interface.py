@@ -522,7 +522,7 @@ class JournalStore(ABC):
 
 
 def store_path(url: str) -> Path | None:
-    """The directory of a `segment:///path` URL or a plain path; None for `memory:`."""
+    """The directory of a plain path, `segment:///path` or `shared:///path`; None for `memory:`."""
     if url.startswith("memory:"):
         return None
-    return Path(url.removeprefix("segment://")).expanduser()
+    return Path(url.removeprefix("segment://").removeprefix("shared://")).expanduser()

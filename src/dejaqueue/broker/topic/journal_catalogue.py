@@ -12,9 +12,8 @@ how a change becomes durable.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue, Changes
 from dejaqueue.catalogue.changes import (
     AlteredTopic,
     Change,
@@ -143,7 +142,7 @@ class JournalCatalogue(Catalogue):
         others += self._log.coming.values()
         return [one for one in others if one.spread != topic.spread]
 
-    def alter(self, name: str, changes: dict[str, Any]) -> Topic:
+    def alter(self, name: str, changes: Changes) -> Topic:
         """Change settings that may change; the others are refused."""
         found: list[Topic] = []
 
