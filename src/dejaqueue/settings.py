@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from dejaqueue import limits
 from dejaqueue.setting_groups import (
+    BackupSettings,
     EncryptionSettings,
     Group,
     OidcSettings,
@@ -521,6 +522,7 @@ class BrokerSettings(BaseSettings):
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
+    backup: BackupSettings = Field(default_factory=BackupSettings)
     sqs: SqsSettings = Field(default_factory=SqsSettings)
 
     @classmethod
