@@ -33,6 +33,7 @@ QUESTIONS = (
     "cluster",
     "many",
     "workers",
+    "console",
     "parts",
 )
 """All questions, in the order of the page."""
