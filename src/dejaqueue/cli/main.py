@@ -41,6 +41,8 @@ COMMANDS = {
     "top": "dejaqueue.cli.top:top",
     "cluster": "dejaqueue.cli.cluster:cluster",
     "repair": "dejaqueue.cli.repair:repair",
+    "backup": "dejaqueue.cli.backup:backup",
+    "restore": "dejaqueue.cli.restore:restore",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
     "pipeline": "dejaqueue.cli.pipeline:pipeline",

@@ -245,6 +245,7 @@ class NewTopic(TopicSettings):
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,255}$")
     kind: Literal["timeline", "priority", "fair", "cron"] | None = None
     ageing_ms: int | None = Field(None, ge=0)
+    group_order: Literal["arrival", "priority"] | None = None
     spread: int | None = Field(None, ge=1, le=limits.SPREAD_MAX)
     exist_ok: bool = Field(False, description="Fine if it exists already with these settings.")
 
