@@ -412,8 +412,8 @@ class ClusterSettings(Group):
     coordinator: str = Field(
         default="",
         description="Server on which brokers agree who serves which topic: `etcd://host:2379`, "
-        "`nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. Empty = this broker is alone. "
-        "Cannot change live.",
+        "`zookeeper://…`, `nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. "
+        "Empty = this broker is alone. Cannot change live.",
     )
     node: str = Field(
         default="",

@@ -100,6 +100,7 @@ WRITTEN_BY_PROGRAMS = {
     "audit.html",
     "backup.json",
     "cassandra.yaml",
+    "facts.json",
     "keys.json",
     "restore.json",
     "shards.json",
