@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from dejaqueue import limits
 from dejaqueue.setting_groups import (
+    DoqSettings,
     EncryptionSettings,
     Group,
     OidcSettings,
@@ -513,6 +514,7 @@ class BrokerSettings(BaseSettings):
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
     sqs: SqsSettings = Field(default_factory=SqsSettings)
+    doq: DoqSettings = Field(default_factory=DoqSettings)
 
     @classmethod
     def settings_customise_sources(
