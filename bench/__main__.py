@@ -72,7 +72,7 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), scale, spark, journals, bytes, cluster, many and workers.
+    default), doq, scale, spark, journals, bytes, cluster, many and workers.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))
