@@ -31,6 +31,7 @@ TITLES = {
     "cluster": "Three brokers",
     "many": "Many consumers, partitions and topics",
     "workers": "Workers",
+    "sqs": "The API of Amazon SQS",
     "parts": "Parts",
 }
 

@@ -34,6 +34,7 @@ QUESTIONS = (
     "cluster",
     "many",
     "workers",
+    "sqs",
     "parts",
 )
 """All questions, in the order of the page."""

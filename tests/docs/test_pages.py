@@ -98,8 +98,10 @@ FILE_WORD = re.compile(
 )
 WRITTEN_BY_PROGRAMS = {
     "audit.html",
+    "backup.json",
     "cassandra.yaml",
     "keys.json",
+    "restore.json",
     "shards.json",
     "people.csv",
 }

@@ -1,14 +1,15 @@
 """The views: which function answers which address below /console.
 
 Room: console.
-Holds: what changes something is a POST; each view is one row.
+Holds: what changes something is a POST; each view is one row; a page that changes by itself has a
+row in LIVE_VIEWS, too.
 See: console.py, which calls them.
 """
 
 from __future__ import annotations
 
 from dejaqueue.console import access, checks, cron, future, letters, messages, overview, topics
-from dejaqueue.console.visit import View
+from dejaqueue.console.visit import LiveView, View
 
 _TOPIC = "/topics/{topic}"
 
@@ -43,3 +44,8 @@ VIEWS: list[tuple[str, str, View]] = [
     ("POST", "/access/revoke", access.revoke_key),
 ]
 """Method, path below /console, and the view."""
+LIVE_VIEWS: list[tuple[str, LiveView]] = [
+    ("", overview.look),
+    (_TOPIC, topics.look),
+]
+"""Path below /console/live, and below /console; what the page there shows."""

@@ -27,8 +27,9 @@ def test_ratios_are_to_doq_where_it_was_measured() -> None:
 def test_the_load_sends_takes_and_does_both() -> None:
     """In a process of its own, as always: grpcio serves one event loop of a process well."""
     loader = start_helper("bench.doq_load", 2)
-    assert loader.stdin is not None
-    assert loader.stdout is not None
+    told, said = loader.stdin, loader.stdout
+    assert told is not None
+    assert said is not None
     try:
         with running(doq=DoqPort(enabled=True, port=0)) as site:
             create(site.broker, topic_of("q", "fair", DoqSettings()))
@@ -36,8 +37,8 @@ def test_the_load_sends_takes_and_does_both() -> None:
             def run(case: str, seconds: float, rows: int = 1 << 40) -> int:
                 values = {"case": case, "seconds": seconds, "rows": rows, "queue": "q"}
                 values["address"] = f"127.0.0.1:{site.http.doq_port}"
-                print(json.dumps(values), file=loader.stdin, flush=True)
-                return int(json.loads(loader.stdout.readline())["messages"])
+                print(json.dumps(values), file=told, flush=True)
+                return int(json.loads(said.readline())["messages"])
 
             sent = run("enqueue", 0.3)
             assert sent >= 2
@@ -45,6 +46,6 @@ def test_the_load_sends_takes_and_does_both() -> None:
             assert run("dequeue", PATIENCE_SECONDS, sent) == sent
             assert run("both", 0.3) >= 4
     finally:
-        loader.stdin.close()
+        told.close()
         assert loader.wait(PATIENCE_SECONDS) == 0
-        loader.stdout.close()
+        said.close()

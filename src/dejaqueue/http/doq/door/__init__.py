@@ -4,5 +4,5 @@ Room: http. doq.proto says what goes over the wire; protocol.py makes messages o
 streams.py do what they ask for with what DOQ's HTTP API has, statuses.py says what is refused,
 server.py has the port. All of it on the event loop of the HTTP server, so that calls of both come
 together at a partition.
-See: docs/guides/moving-from-doq.md; ADR 47. Needs the extra `doq`.
+See: docs/guides/moving-from-doq.md; ADR 49. Needs the extra `doq`.
 """

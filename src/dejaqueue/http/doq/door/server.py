@@ -3,7 +3,7 @@
 Room: http. grpcio's asyncio server, on the event loop of the HTTP server.
 Holds: every call passes `_caller`, unknown ones too, before anything of it is read; a stream ends
 when its caller's key does; whoever waits is told when the broker stops.
-See: calls.py, streams.py; access/gate.py; ADR 47 for why not a thread for each stream.
+See: calls.py, streams.py; access/gate.py; ADR 49 for why not a thread for each stream.
 """
 
 from __future__ import annotations
