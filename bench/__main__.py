@@ -30,7 +30,8 @@ OTHER_WORK_PERCENT_MAX = 20.0
 DEFAULT_QUESTIONS = tuple(
     question
     for question in QUESTIONS
-    if question not in {"scale", "journals", "bytes", "cluster", "many", "workers", "console"}
+    if question
+    not in {"scale", "journals", "bytes", "cluster", "many", "workers", "sqs", "console"}
 )
 
 
@@ -72,7 +73,8 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), scale, spark, journals, bytes, cluster, many, workers and console.
+    default), scale, spark, journals, bytes, cluster, many, workers, sqs and
+    console.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))

@@ -33,6 +33,7 @@ QUESTIONS = (
     "cluster",
     "many",
     "workers",
+    "sqs",
     "console",
     "parts",
 )

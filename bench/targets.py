@@ -96,6 +96,12 @@ TARGETS = (
     Target("workers", "week_memory", "ratio", "≤", 1.1, "× the first worker"),
     Target("workers", "killed_lost", "value", "=", 0, "tasks"),
     Target("workers", "killed_unexplained", "value", "=", 0, "tasks"),
+    Target("sqs", "send", "value", "≥", 10_000, "messages/s"),
+    Target("sqs", "send", "ratio", "≥", 2, "× elasticmq"),
+    Target("sqs", "send_by_moto", "ratio", "≥", 10, "× moto"),
+    Target("sqs", "receive_delete", "value", "≥", 20_000, "messages/s"),
+    Target("sqs", "delay_early", "value", "=", 0, "messages"),
+    Target("sqs", "delay_p99", "value", "≤", 5, "ms"),
 )
 
 WORK = {
@@ -160,6 +166,11 @@ WORK = {
     ("workers", "week_memory"): "the same: memory of the last workers before the week is over",
     ("workers", "killed_lost"): "workers killed again and again under load: lost",
     ("workers", "killed_unexplained"): "the same: run twice though no kill explains it",
+    ("sqs", "send"): "SQS: 64 connections send one message a request",
+    ("sqs", "send_by_moto"): "the same beside moto",
+    ("sqs", "receive_delete"): "SQS: 64 connections receive and delete ten at a time",
+    ("sqs", "delay_early"): "SQS: delays of 10 minutes to 10 days, received early",
+    ("sqs", "delay_p99"): "SQS: delays of 10 minutes to 10 days, lateness, p99",
 }
 """What a target is about, for readers, by question and case."""
 
