@@ -31,7 +31,7 @@ DEFAULT_QUESTIONS = tuple(
     question
     for question in QUESTIONS
     if question
-    not in {"scale", "journals", "bytes", "cluster", "many", "workers", "sqs", "console"}
+    not in {"doq", "scale", "journals", "bytes", "cluster", "many", "workers", "sqs", "console"}
 )
 
 
