@@ -1,10 +1,14 @@
-"""What does encryption at rest cost?
+"""What do encryption at rest, backups and restores cost?
 
 The same broker and the same load, plain and encrypted in turns: `enqueue_…` is one producer with
 batches of 1,000, 100 random bytes each; `lease_ack_…` one consumer that leases and acks 1,000 at a
 time until all is gone; `single_…` are 64 threads that each send one message and wait. `…_us` is
 the broker's own processor time for a message, which other programs on the machine hardly change:
 there a ratio below 1 is a cost, as it is for the rates.
+
+`backup_full_…` is the first backup of all messages to a directory, `backup_incremental_…` the next
+one after one percent more, with its ratio to the full one; `restore` writes that into a new
+directory.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import base64
 import os
 from collections.abc import Callable
 
+from bench.backups import backup_rows
 from bench.load import past_load
 from bench.percentiles import spread
 from bench.results import Outcome, Row
@@ -43,7 +48,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
             _turn(way, DejaqSystem(settings=ways[way]), plan, number, figures, report)
     medians = {which: spread(found)["median"] for which, found in figures.items()}
     outcome.spreads = {_key(*which): spread(found) for which, found in figures.items()}
-    outcome.rows = rows_of(medians)
+    outcome.rows = rows_of(medians) + backup_rows(QUESTION, plan, report)
     return outcome
 
 

@@ -100,6 +100,7 @@ WRITTEN_BY_PROGRAMS = {
     "audit.html",
     "backup.json",
     "cassandra.yaml",
+    "dejaq-data/facts.json",
     "facts.json",
     "keys.json",
     "restore.json",
