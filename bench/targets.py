@@ -80,6 +80,11 @@ TARGETS = (
     Target("many", "few_in_5000", "ratio", "≥", 0.333, "× one partition"),
     Target("many", "few_out_5000", "ratio", "≥", 0.333, "× one partition"),
     Target("many", "singles_10000", "ratio", "≥", 0.8, "× one topic"),
+    Target("console", "page_p95", "value", "≤", 200, "ms"),
+    Target("console", "preview_p95", "value", "≤", 300, "ms"),
+    Target("console", "cancel", "value", "≤", 2, "s"),
+    Target("console", "consoles_10", "value", "≤", 3, "% of a core"),
+    Target("console", "transfer", "value", "≤", 300, "KB"),
     Target("workers", "noop_threads", "ratio", "≥", 2, "× the best peer"),
     Target("workers", "noop_asyncio", "ratio", "≥", 2, "× arq"),
     Target("workers", "noop_threads", "ratio", "≥", 1, "× celery_redis", "celery_dejaq"),
@@ -91,6 +96,12 @@ TARGETS = (
     Target("workers", "week_memory", "ratio", "≤", 1.1, "× the first worker"),
     Target("workers", "killed_lost", "value", "=", 0, "tasks"),
     Target("workers", "killed_unexplained", "value", "=", 0, "tasks"),
+    Target("sqs", "send", "value", "≥", 10_000, "messages/s"),
+    Target("sqs", "send", "ratio", "≥", 2, "× elasticmq"),
+    Target("sqs", "send_by_moto", "ratio", "≥", 10, "× moto"),
+    Target("sqs", "receive_delete", "value", "≥", 20_000, "messages/s"),
+    Target("sqs", "delay_early", "value", "=", 0, "messages"),
+    Target("sqs", "delay_p99", "value", "≤", 5, "ms"),
 )
 
 WORK = {
@@ -140,6 +151,11 @@ WORK = {
     ("many", "few_in_5000"): "5,000 partitions, enqueue of 20,000",
     ("many", "few_out_5000"): "5,000 partitions, lease + ack of 20,000",
     ("many", "singles_10000"): "64 threads, one message per call, to 10,000 random topics",
+    ("console", "page_p95"): "the console, 200 topics: the slowest page, at the broker, p95",
+    ("console", "preview_p95"): "a stretch of the chart is selected: count and samples, p95",
+    ("console", "cancel"): "a million messages are cancelled from the console",
+    ("console", "consoles_10"): "ten open consoles: processor time of the broker",
+    ("console", "transfer"): "the overview and all that it loads",
     ("workers", "noop_threads"): "tasks that do nothing, two processes with threads",
     ("workers", "noop_asyncio"): "tasks that do nothing, two processes with asyncio",
     ("workers", "eta_p99"): "10,000 etas a second: lateness at the function, p99",
@@ -150,6 +166,11 @@ WORK = {
     ("workers", "week_memory"): "the same: memory of the last workers before the week is over",
     ("workers", "killed_lost"): "workers killed again and again under load: lost",
     ("workers", "killed_unexplained"): "the same: run twice though no kill explains it",
+    ("sqs", "send"): "SQS: 64 connections send one message a request",
+    ("sqs", "send_by_moto"): "the same beside moto",
+    ("sqs", "receive_delete"): "SQS: 64 connections receive and delete ten at a time",
+    ("sqs", "delay_early"): "SQS: delays of 10 minutes to 10 days, received early",
+    ("sqs", "delay_p99"): "SQS: delays of 10 minutes to 10 days, lateness, p99",
 }
 """What a target is about, for readers, by question and case."""
 
