@@ -115,6 +115,10 @@ rot: venv-dev ## flip bits in one of three JetStream servers, read everything ba
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot --first $(SEED) --seeds $(if $(filter 200,$(N)),3,$(N)) $(ARGS)
 	@PYTHONPATH=src:. $(PY) -m tests.cluster.rot_embedded --first $(SEED) $(ARGS)
 
+.PHONY: celery-suites
+celery-suites: venv-dev ## kombu's and Celery's own integration tests on a broker of this tree (ARGS="-k priority")
+	@PYTHONPATH=src:. $(PY) -m tests.integration.celery_suites $(ARGS)
+
 .PHONY: membership
 membership: venv-dev ## nodes of an embedded cluster join and leave under load, with kills (ARGS="--rounds 4 --seed 1")
 	@scripts/install.sh cluster

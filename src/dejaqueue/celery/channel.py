@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from queue import Empty
 from typing import Any
@@ -234,7 +235,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     ) -> None:
         self._cancel_revoked(message)
         for _, _, queue in self.get_table(exchange):
-            self._put(queue, message, **options)
+            self._put(queue, message, is_awaited=True, **options)
 
     def _inplace_augment_message(
         self, message: dict[str, Any], exchange: str, routing_key: str
@@ -242,7 +243,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         """The body stays as it is: a payload may be any bytes."""
         message["properties"]["delivery_info"].update(exchange=exchange, routing_key=routing_key)
 
-    def _put(self, queue: str, message: dict[str, Any], **_options: Any) -> None:
+    def _put(
+        self, queue: str, message: dict[str, Any], is_awaited: bool = False, **_options: Any
+    ) -> None:
         topic, payload = topic_of(queue), payload_of(message)
         headers, properties = message.get("headers") or {}, message["properties"]
         fields = {
@@ -253,7 +256,12 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         }
         fields = {name: value for name, value in fields.items() if value is not None}
         if not self.routes.is_lasting(queue):
-            self.link.post(topic, payload, fields)
+            if not is_awaited:
+                self.link.post(topic, payload, fields)
+                return
+            # What all workers are told (revoke, say) must not be overtaken by the task it is about.
+            with suppress(TopicUnknown):  # a worker has gone
+                self.link.send(topic, payload, fields)
             return
         try:
             self.link.send(topic, payload, fields)

@@ -173,6 +173,16 @@ def test_all_that_came_is_handed_over_at_once(connection: Connection, name: str)
     assert got == [0, 1, 2]
 
 
+def test_what_all_are_told_is_there_when_it_was_sent(connection: Connection, name: str) -> None:
+    exchange = Exchange(f"{name}-fanout", "fanout")
+    queue = Queue(name, exchange, auto_delete=True)
+    queue(connection.default_channel).declare()
+    producer = Producer(connection, exchange=exchange)
+    for n in range(1, 21):
+        producer.publish({"method": "revoke_by_stamped_headers"}, routing_key="")
+        assert connection.default_channel._size(queue.name) == n
+
+
 def test_a_message_of_others_is_a_dead_letter(
     connection: Connection, client: Client, name: str
 ) -> None:
