@@ -31,6 +31,7 @@ TITLES = {
     "many": "Many consumers, partitions and topics",
     "workers": "Workers",
     "sqs": "The API of Amazon SQS",
+    "console": "The console",
     "parts": "Parts",
 }
 

@@ -34,6 +34,7 @@ QUESTIONS = (
     "many",
     "workers",
     "sqs",
+    "console",
     "parts",
 )
 """All questions, in the order of the page."""

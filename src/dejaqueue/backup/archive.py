@@ -161,6 +161,29 @@ class Archive:
             except JournalDamaged as damage:
                 yield str(damage)
 
+    def outlived(self, store: str, now_ms: int, *, count: int, age_ms: int) -> list[str]:
+        """Ids of backups that need not be kept; the newest of each store stays always.
+
+        Args:
+            store: whose backups; "" = of all stores.
+            count: so many of each store are kept; 0 = any number.
+            age_ms: those that are older are not kept; 0 = however old.
+        """
+        of_stores: dict[str, list[Manifest]] = {}
+        for backup in self.ids():
+            manifest = self.manifest(backup)
+            if not store or manifest.store == store:
+                of_stores.setdefault(manifest.store, []).append(manifest)
+        gone = []
+        for manifests in of_stores.values():
+            last = len(manifests) - 1
+            for place, manifest in enumerate(manifests):
+                too_many = count and place + count <= last
+                too_old = age_ms and manifest.cut_ms < now_ms - age_ms
+                if place < last and (too_many or too_old):
+                    gone.append(manifest.id)
+        return gone
+
     # --- the end of backups -------------------------------------------------------------------
 
     def forget(self, gone: list[str], now_ms: int) -> int:

@@ -133,7 +133,7 @@ class Broker:
         )
         self.transactions = Transactions(coordinator, self.clock, self._served_of)
         self.homes = Homes(self.runtime, lambda: self.peers)
-        self.backups = Backups(self, self._threads.executor("dejaq-backup"))
+        self.backups = Backups(self, self._threads.executor("dejaq-backup", 2))
         self._roster = Roster(
             settings.dispatch,
             self.snapshot_writer,
@@ -190,6 +190,7 @@ class Broker:
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
+        self.backups.start()
         # Of a cluster, topics come by `take`.
         self._room.begin(self.store, [] if self.alone is None else self.alone.used())
         news.started(self.topic_count, (self.started_us - began_us) // 1_000)

@@ -12,6 +12,7 @@ import click
 
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_json, print_rows
+from dejaqueue.cli.times import Span
 from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.errors import JournalDamaged, Refused, Unavailable
 from dejaqueue.times import show_instant
@@ -141,3 +142,40 @@ def verify(where: str, name: str | None, *, as_json: bool) -> None:
         raise JournalDamaged(f"{len(damage)} pieces or backups are damaged")
     if not as_json:
         print_fields({"backups": found["backups"], "pieces": found["pieces"]}, as_json=False)
+
+
+@backup.command(
+    epilog="Examples: `dejaq backup forget /var/backups/dejaq --keep 30` · "
+    "`dejaq backup forget s3://bucket/dejaq --keep-for 90d`"
+)
+@click.argument("where", metavar="URL")
+@click.argument("names", metavar="[BACKUP]...", nargs=-1)
+@click.option("--keep", type=click.IntRange(min=1), help="Keep so many backups of each broker.")
+@click.option("--keep-for", "age_ms", type=Span(), help="Keep backups that are younger, like 90d.")
+@json_option("Print JSON.")
+def forget(
+    where: str, names: tuple[str, ...], keep: int | None, age_ms: int | None, *, as_json: bool
+) -> None:
+    """Delete backups at URL: those named, or those that --keep and --keep-for do not keep.
+
+    Each backup is whole by itself, so any may go. Pieces that no other backup has are deleted when
+    they are a day old. The newest backup of a broker is deleted only by its name.
+    """
+    from dejaqueue.backup.archive import Archive
+    from dejaqueue.errors import BadRequest
+
+    if bool(names) == (keep is not None or bool(age_ms)):
+        raise BadRequest("backup", "names of backups, or else --keep or --keep-for", names)
+    archive, now_ms = Archive.open(where), SteadyClock().utc_ms()
+    gone = list(names)
+    if not names:
+        gone = archive.outlived("", now_ms, count=keep or 0, age_ms=age_ms or 0)
+    known = set(archive.ids())
+    for name in gone:
+        if name not in known:
+            raise BadRequest("backup", f"one of those at {archive.bucket.url}", name)
+    found = {"backups": gone, "pieces": archive.forget(gone, now_ms)}
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(f"{len(gone)} backups and {found['pieces']} pieces are deleted")

@@ -24,6 +24,7 @@ COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
     "config": "dejaqueue.cli.config:config",
     "doctor": "dejaqueue.cli.doctor.command:doctor",
+    "plan": "dejaqueue.cli.plan:plan",
     "demo": "dejaqueue.cli.demo.command:demo",
     "demo-spark": "dejaqueue.cli.demo.spark_command:demo_spark",
     "topic": "dejaqueue.cli.topics:topic",

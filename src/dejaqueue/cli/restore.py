@@ -14,6 +14,7 @@ import click
 from dejaqueue.cli.config import FLAGS, read_settings
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
+from dejaqueue.cli.times import Instant, show_instant
 
 
 @click.command(
@@ -30,6 +31,12 @@ from dejaqueue.cli.output import print_json
     help="Where to: the data directory of a broker that is stopped, a new one, or a server's URL.",
 )
 @click.option("--backup", "name", metavar="BACKUP", help="Which one.  [default: the newest]")
+@click.option(
+    "--to",
+    "until_ms",
+    type=Instant(),
+    help="As of this instant, between two backups: 2026-11-22T14:03:07.250Z, to the millisecond.",
+)
 @click.option("--topic", "topics", multiple=True, help="This topic alone; may be repeated.")
 @click.option("--as", "new_name", default="", metavar="NAME", help="Call the one topic so.")
 @click.option(
@@ -56,6 +63,7 @@ def restore(
     *,
     target: str,
     name: str | None,
+    until_ms: int | None,
     topics: tuple[str, ...],
     new_name: str,
     skip_damaged: bool,
@@ -70,6 +78,7 @@ def restore(
     there.
     """
     from dejaqueue.backup.archive import Archive
+    from dejaqueue.backup.instants import manifest_at
     from dejaqueue.broker.backup.restoring import Restore, RestorePlan
     from dejaqueue.errors import BadRequest
     from dejaqueue.journal.encryption.master_keys import load_master_keys
@@ -77,12 +86,18 @@ def restore(
 
     chosen: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": target}
     settings = read_settings(chosen | {"assignments": assignments, "file": file}).settings
-    plan = RestorePlan(topics, new_name, skip_damaged)
+    plan = RestorePlan(topics, new_name, until_ms, skip_damaged)
     plan.check()
+    if name is not None and until_ms is not None:
+        raise BadRequest("to", "not together with --backup", show_instant(until_ms))
     archive = Archive.open(where)
-    manifest = archive.newest() if name is None else archive.manifest(name)
-    if manifest is None:
-        raise BadRequest("url", "a place with backups", where)
+    if until_ms is not None:
+        manifest = manifest_at(archive, until_ms)
+    else:
+        newest = archive.newest() if name is None else archive.manifest(name)
+        if newest is None:
+            raise BadRequest("url", "a place with backups", where)
+        manifest = newest
     source = settings.encryption.master_key
     masters = load_master_keys(source) if source else ()
     store = store_of(settings)

@@ -8,7 +8,18 @@ See: console.py, which calls them.
 
 from __future__ import annotations
 
-from dejaqueue.console import access, checks, cron, future, letters, messages, overview, topics
+from dejaqueue.console import (
+    access,
+    audit,
+    checks,
+    cluster,
+    cron,
+    future,
+    letters,
+    messages,
+    overview,
+    topics,
+)
 from dejaqueue.console.visit import LiveView, View
 
 _TOPIC = "/topics/{topic}"
@@ -39,6 +50,9 @@ VIEWS: list[tuple[str, str, View]] = [
     ("POST", "/future/change", future.change_selection),
     ("GET", "/works/{number}", future.show_work),
     ("GET", "/checks", checks.show_checks),
+    ("GET", "/cluster", cluster.show_cluster),
+    ("POST", "/cluster", cluster.change_node),
+    ("GET", "/audit", audit.show_audit),
     ("GET", "/access", access.show_access),
     ("POST", "/access", access.create_key),
     ("POST", "/access/revoke", access.revoke_key),

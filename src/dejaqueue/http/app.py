@@ -25,6 +25,7 @@ from dejaqueue.http.requests import RequestCounter, RequestCounts
 from dejaqueue.http.routes import (
     browsing,
     changing,
+    cluster,
     cron,
     health,
     keys,
@@ -77,7 +78,18 @@ def build_app(service: Service) -> App:
     )
     app.state.service = service
     problems.install(app)
-    for part in (sending, leases, changing, browsing, letters, cron, topics, transactions, keys):
+    for part in (
+        sending,
+        leases,
+        changing,
+        browsing,
+        letters,
+        cron,
+        topics,
+        transactions,
+        keys,
+        cluster,
+    ):
         app.include_router(part.router)
     for part in (metrics, health):
         app.include_router(part.router)

@@ -559,6 +559,34 @@ class Keys(Shape):
     keys: list[KeyListed]
 
 
+class ClusterShown(Shape):
+    """Brokers and servers as one broker knows them."""
+
+    node: str = Field(description='The broker that was asked; "" = it is alone.')
+    coordinator: str
+    nodes: list[dict[str, Any]] = Field(description="Each broker, with its version and clock.")
+    topics: list[dict[str, Any]] = Field(description="`topic` and the `node` that serves it.")
+    servers: list[dict[str, Any]] = Field(
+        default=[], description="Servers that keep the journals, if they were asked for."
+    )
+
+
+class NodeProgress(Shape):
+    """How far a change of a node is."""
+
+    node: str
+    state: str = Field(description='`working`, `done`, `failed`; "" = nothing was begun here.')
+    text: str
+
+
+class AuditLines(Shape):
+    """Lines of the audit log."""
+
+    lines: list[dict[str, Any]] = Field(
+        description="Each with `at_ms`, `principal`, `peer`, `action`, `topic` and `outcome`."
+    )
+
+
 class NewTransaction(Shape):
     """A transaction to begin."""
 

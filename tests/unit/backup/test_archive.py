@@ -94,3 +94,14 @@ def test_nothing_is_deleted_while_a_backup_cannot_be_read(archive: Archive, tmp_
     with pytest.raises(JournalDamaged, match=r"1-a\.json"):
         archive.forget([], LATER_MS)
     assert bytes(archive.get(piece, "x", None)) == b"x"
+
+
+def test_backups_are_kept_by_count_and_age__the_newest_of_a_store_always(archive: Archive) -> None:
+    for number in range(1, 6):
+        archive.put_manifest(replace(MANIFEST, id=f"{number}", cut_ms=number * 100))
+    archive.put_manifest(replace(MANIFEST, id="0", store="other", cut_ms=1))
+    now_ms = 1_000
+    assert archive.outlived("", now_ms, count=2, age_ms=0) == ["1", "2", "3"]
+    assert archive.outlived("", now_ms, count=0, age_ms=650) == ["1", "2", "3"]
+    assert archive.outlived(MANIFEST.store, now_ms, count=9, age_ms=1) == ["1", "2", "3", "4"]
+    assert archive.outlived("", now_ms, count=0, age_ms=0) == []

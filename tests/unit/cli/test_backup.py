@@ -41,6 +41,18 @@ def test_backups_are_taken_listed_and_verified__damage_is_named(run: Run, tmp_pa
     assert "DAMAGED" in invoke("backup", "list", where).stdout
 
 
+def test_backups_are_forgotten_by_name_or_by_what_is_to_be_kept(run: Run, tmp_path: Path) -> None:
+    where = str(tmp_path / "backups")
+    names = [json.loads(run("backup", "to", where, "--json").stdout)["id"] for _ in range(4)]
+    assert invoke("backup", "forget", where, names[0], "--json").exit_code == 0
+    assert "2 backups and 0 pieces" in invoke("backup", "forget", where, "--keep", "1").stdout
+    assert invoke("backup", "forget", where, "--keep-for", "1d").exit_code == 0
+    listed = invoke("backup", "list", where, "--json").stdout
+    assert [json.loads(line)["id"] for line in listed.splitlines()] == names[3:]
+    for arguments in ((), (names[3], "--keep", "1"), ("never",)):
+        assert invoke("backup", "forget", where, *arguments).exit_code == 2
+
+
 def test_what_fails_is_told_in_a_line(run: Run, tmp_path: Path) -> None:
     found = run("backup", "to", "ftp://nowhere")
     assert found.exit_code == 3

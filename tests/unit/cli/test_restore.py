@@ -13,7 +13,7 @@ import pytest
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.setting_groups import EncryptionSettings
-from tests.backups import client_of, settings_of, started, taken
+from tests.backups import client_of, newest, settings_of, started, taken
 from tests.cli.conftest import invoke
 
 MARKER = b"MARKER-that-nobody-may-find"
@@ -39,10 +39,16 @@ def test_all_or_one_topic_of_any_backup_is_restored(tmp_path: Path) -> None:
     found = invoke("restore", where, "--data", str(tmp_path / "new"))
     assert found.exit_code == 0, found.output
     assert "1 topics with 2 messages in 1 partitions are restored; 0 of them" in found.stdout
-    options = ("--backup", first, "--topic", "a", "--as", "before", "--json")
+    options: tuple[str, ...] = ("--backup", first, "--topic", "a", "--as", "before", "--json")
     found = invoke("restore", where, "--data", str(tmp_path / "new"), *options)
     values = json.loads(found.stdout)
     assert (values["topics"], values["messages"], values["backup"]) == (["before"], 1, first)
+    options = ("--to", str(newest(where).cut_ms), "--as", "then", "--topic", "a")
+    found = invoke("restore", where, "--data", str(tmp_path / "new"), *options, "--json")
+    assert json.loads(found.stdout)["messages"] == 2
+    options = ("--to", "2001-01-01T00:00:00Z")
+    found = invoke("restore", where, "--data", str(tmp_path / "new"), *options)
+    assert (found.exit_code, "to: from 20" in found.stderr) == (2, True)
     again = invoke("restore", where, "--data", str(tmp_path / "new"))
     assert again.exit_code == 3
     assert "topic a is there already" in again.stderr

@@ -62,8 +62,12 @@ class ArchivedPartition:
         content = self._content(stretch.piece, what)
         yield from read_entries(content, f"{self.copy.place}, {stretch.piece.name}")
 
-    def engine(self) -> Engine:
+    def engine(self, until_ms: int | None = None) -> Engine:
         """The state as it was at the cut.
+
+        Args:
+            until_ms: at this instant instead, UTC milliseconds: behind the last entry that is of no
+                later one.
 
         Raises:
             JournalDamaged: something is missing, or is not what was stored. EncryptionKeyMissing.
@@ -84,6 +88,8 @@ class ArchivedPartition:
                     continue
                 if at != position + 1:
                     raise JournalDamaged(f"{copy.place}: entry {position + 1} is missing")
+                if until_ms is not None and entry.now_ms > until_ms:
+                    return engine
                 engine.apply(entries.to_command(entry, at))
                 position = at
         if position != copy.position:

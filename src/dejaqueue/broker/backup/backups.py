@@ -20,6 +20,7 @@ from dejaqueue.backup.manifest import Manifest, PartitionCopy
 from dejaqueue.broker.backup.copying import CopyTarget, PartitionReader
 from dejaqueue.broker.backup.cut import Cut, CutPort, HeldPartition, held_cut
 from dejaqueue.broker.backup.lineage import Lineage
+from dejaqueue.broker.backup.schedule import BackupSchedule
 from dejaqueue.errors import (
     DejaQError,
     InternalError,
@@ -29,6 +30,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import JournalStore
+from dejaqueue.settings import BrokerSettings
 from dejaqueue.version import __version__
 
 CATALOGUE: Final = "catalogue"
@@ -43,6 +45,7 @@ class BackupPort(CutPort, Protocol):
     """A broker, as its backups see it."""
 
     store: JournalStore
+    settings: BrokerSettings
 
     def check_running(self) -> None: ...  # noqa: D102
 
@@ -51,14 +54,20 @@ class Backups:
     """Takes backups of a broker.
 
     Args:
-        executor: where they are taken, one after the other.
+        executor: of two threads: where they are taken, and what waits for the next one.
     """
 
     def __init__(self, broker: BackupPort, executor: Executor) -> None:
         self._broker, self._executor = broker, executor
+        self._schedule = BackupSchedule(self, broker)
         self._guard = threading.Lock()
         self._is_running = False
         self._progress: dict[str, Any] = {"state": "none"}
+
+    def start(self) -> None:
+        """Take backups by the schedule, if the settings have one."""
+        if self._broker.settings.backup.url:
+            self._executor.submit(self._schedule.run)
 
     def begin(self, url: str, *, full: bool = False) -> dict[str, Any]:
         """Begin a backup; how it goes is told by `progress`.
@@ -73,11 +82,7 @@ class Backups:
         self._broker.check_running()
         if self._broker.alone is None:
             raise Refused("a broker of a cluster takes no backups yet")
-        with self._guard:
-            if self._is_running:
-                raise Refused("a backup is being taken already")
-            self._is_running = True
-            self._progress = {"state": "running", "url": url, "partitions": 0, "done": 0}
+        self._claim(url)
         try:
             self._executor.submit(self._run, url, full)
         except RuntimeError:  # it was shut down
@@ -85,12 +90,27 @@ class Backups:
             raise Unavailable("the broker is stopping", 1_000) from None
         return self.progress()
 
+    def take(self, url: str) -> bool:
+        """Take a backup now, on this thread; True if it is done, False if it failed: the log has
+        why. Raises Refused: one is being taken."""
+        self._claim(url)
+        self._run(url, False)
+        return bool(self._progress["state"] == "done")
+
+    def _claim(self, url: str) -> None:
+        with self._guard:
+            if self._is_running:
+                raise Refused("a backup is being taken already")
+            self._is_running = True
+            self._progress = {"state": "running", "url": url, "partitions": 0, "done": 0}
+
     def progress(self) -> dict[str, Any]:
         """How the last backup goes: `state` is none, running, done or failed."""
         return dict(self._progress)
 
     def close(self) -> None:
         """Return when none is being taken any more."""
+        self._schedule.stop()
         self._executor.shutdown()
 
     def _run(self, url: str, full: bool) -> None:
@@ -131,7 +151,7 @@ class Backups:
         store, url = self._broker.store, archive.bucket.url
         cipher = None if store.encryption is None else store.encryption.cipher("backup")
         target = CopyTarget(archive, lineage.store, cipher)
-        known: dict[tuple[str, int, int], PartitionCopy] = {}
+        known: dict[tuple[str, int, int], PartitionCopy] | None = None
         if parent is not None:
             known = {(one.topic, one.topic_number, one.partition): one for one in parent.partitions}
         backup = _new_id(cut.at_ms, parent)
@@ -174,18 +194,22 @@ class Backups:
 
 
 def _copy(
-    target: CopyTarget, held: HeldPartition, known: dict[tuple[str, int, int], PartitionCopy]
+    target: CopyTarget,
+    held: HeldPartition,
+    known: dict[tuple[str, int, int], PartitionCopy] | None,
 ) -> PartitionCopy:
+    """Copy a partition; `known` is what the backup before has, None = there is none."""
     served, number = held.served, held.core.number
     name = served.topic.name
-    before = known.get((name, served.number, number))
+    before = None if known is None else known.get((name, served.number, number))
     if before is not None and before.position > held.position:
         raise JournalDamaged(
             f"{name}/{number} ends at {held.position}, though a backup has {before.position}: "
             "an old copy was put in place; begin anew with a full backup"
         )
     place = (name, served.number, served.journals, number)
-    copy = PartitionReader(target, held.journal, place, before).copy(held.position)
+    reader = PartitionReader(target, held.journal, place, before, wants_entries=known is not None)
+    copy = reader.copy(held.position)
     if not held.core.is_held:
         raise ResourceExhausted(f"backup: the disk is full, so {name}/{number} gave room back", 0)
     return copy

@@ -6,8 +6,8 @@ again and not read; what is read was verified by the journal, by checksum and ch
 See: cut.py, which keeps what is read here; backup/manifest.py, what comes out.
 
 A message that is live at a snapshot was live at each snapshot since it was stored where it is. So
-of positions that the backup before had, nothing has to be read; of those behind it, rows that are
-live at the newest snapshot, and entries behind that.
+of positions that the backup before had, nothing has to be read; of those behind it, entries if the
+journal has them all, else rows that are live at the newest snapshot, and entries behind that.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dejaqueue.backup.pieces import PIECE_BYTES, PieceWriter
 from dejaqueue.broker.shard import entries
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.snapshot import locators_of
+from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.encryption.cipher import Cipher, data_key_of, seal_object
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, EntryKind, Journal, Snapshot
 
@@ -76,6 +77,8 @@ class PartitionReader:
 
     Args:
         before: what the backup before has of it; None = nothing.
+        wants_entries: there is a backup before, whatever it has of this partition: what was done
+            since is copied entry by entry, if that can be.
     """
 
     def __init__(
@@ -84,8 +87,11 @@ class PartitionReader:
         journal: Journal,
         place: tuple[str, int, str, int],
         before: PartitionCopy | None,
+        *,
+        wants_entries: bool,
     ) -> None:
         self._target, self._journal, self._place, self._before = target, journal, place, before
+        self._wants_entries = wants_entries
 
     def copy(self, position: int) -> PartitionCopy:
         """Copy it up to a position.
@@ -102,12 +108,21 @@ class PartitionReader:
             live = locators_of(snapshot.meta, self._journal.read_snapshot_file)
             stretches = [new for one in stretches for new in self._kept(one, covered, live)]
             if covered > copied:
-                stretches += self._copy_rows(copied, covered, live)
+                whole = self._entries_there(copied, covered) if self._wants_entries else []
+                stretches += whole or self._copy_rows(copied, covered, live)
         stretches += self._copy_entries(max(copied, covered), position)
         topic, number, journals, partition = self._place
         return PartitionCopy(
             topic, number, journals, partition, position, saved, tuple(_joined(stretches))
         )
+
+    def _entries_there(self, after: int, last: int) -> list[Stretch]:
+        """Entries that a snapshot covers, if the journal has all of them yet; none otherwise. With
+        them, any instant between two backups can be restored."""
+        try:
+            return list(self._copy_entries(after, last))
+        except JournalDamaged:  # they were given back; what is needed is read by itself
+            return []
 
     def _put(self, content: bytes | memoryview, what: str) -> Piece:
         topic, number, _, partition = self._place

@@ -53,11 +53,14 @@ class RestorePlan:
     Attributes:
         topics: their names; () = all.
         new_name: of the one topic that is restored; "" = its own.
+        until_ms: as of this instant, UTC, which the manifest reaches (backup/instants.py); None =
+            as of the backup.
         skips_damaged: leave out topics that are damaged in the backup, instead of refusing it.
     """
 
     topics: tuple[str, ...] = ()
     new_name: str = ""
+    until_ms: int | None = None
     skips_damaged: bool = False
 
     def check(self) -> None:
@@ -166,6 +169,8 @@ class Restore:
                 ResourceExhausted: run it again.
         """
         plan.check()
+        if plan.until_ms is not None:
+            self._restored.cut_ms = plan.until_ms
         manifest, store = self._manifest, self._store
         what = f"{manifest.store}/{CATALOGUE}"
         state = CatalogueState.from_bytes(self._archive.get(manifest.catalogue, what, self._cipher))
@@ -181,7 +186,7 @@ class Restore:
                 if log.state.next_ids(name) < state.next_ids(name):
                     _raise_ids(name, state.next_ids(name), log)
             for row in rows:
-                self._restore_topic(row, plan.new_name or row.topic.name, log)
+                self._restore_topic(row, plan.new_name or row.topic.name, plan.until_ms, log)
         finally:
             log.close()
         if not plan.topics:
@@ -240,7 +245,12 @@ class Restore:
         """
         known = log.state.rows.keys() | log.state.leaving.keys()
         names = [plan.new_name or row.topic.name for row in rows]
-        facts = {"backup": self._manifest.id, "store": self._manifest.store, "topics": names}
+        facts = {
+            "backup": self._manifest.id,
+            "store": self._manifest.store,
+            "topics": names,
+            "until_ms": plan.until_ms,
+        }
         text = self._store.load_document(DOCUMENT)
         begun: dict[str, Any] = {"done": True} if text is None else json.loads(text)
         if begun["done"]:
@@ -256,7 +266,7 @@ class Restore:
             begun = facts | {"ids": [one for one in tombstones if one not in known], "done": False}
             self._store.store_document(DOCUMENT, json.dumps(begun))
             return begun
-        if {name: begun[name] for name in facts} != facts:
+        if {name: begun.get(name) for name in facts} != facts:
             raise Refused(
                 f"a restore of backup {begun['backup']}, {len(begun['topics'])} topics, was "
                 "begun there: finish that first, or begin in an empty place"
@@ -276,7 +286,9 @@ class Restore:
 
     # --- topics -------------------------------------------------------------------------------
 
-    def _restore_topic(self, row: TopicRow, name: str, log: CatalogueLog) -> None:
+    def _restore_topic(
+        self, row: TopicRow, name: str, until_ms: int | None, log: CatalogueLog
+    ) -> None:
         copies = self._copies(row)
         topic = replace(row.topic, name=name)
         self._restored.topics.append(name)
@@ -286,7 +298,7 @@ class Restore:
         if copies:
             self._store.make(name, log.state.rows[name].number)
             for copy in copies:
-                self._restore_partition(copy, name)
+                self._restore_partition(copy, name, until_ms)
             _apply(log, UsedTopic(name))
         self._report(f"restored {name}: {len(copies)} partitions")
 
@@ -298,9 +310,9 @@ class Restore:
         for count in counts[1:]:
             _apply(log, AlteredTopic(replace(topic, partitions=count)))
 
-    def _restore_partition(self, copy: PartitionCopy, name: str) -> None:
+    def _restore_partition(self, copy: PartitionCopy, name: str, until_ms: int | None) -> None:
         archived = ArchivedPartition(self._archive, self._manifest.store, copy, self._cipher)
-        engine = archived.engine()
+        engine = archived.engine(until_ms)
         restored = self._restored
         restored.hashes[f"{name}/{copy.partition}"] = engine.state_hash()
         restored.voided += void_leases(engine)

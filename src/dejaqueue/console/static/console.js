@@ -34,7 +34,7 @@ const turn = () => {
   document.dispatchEvent(new Event("theme"));
 };
 document.getElementById("theme").addEventListener("click", turn);
-const places = { o: "/console", f: "/console/future", c: "/console/checks" };
+const places = { o: "/console", f: "/console/future", c: "/console/checks", l: "/console/cluster" };
 let isGoing = false;
 document.addEventListener("keydown", (pressed) => {
   if (pressed.ctrlKey || pressed.metaKey || pressed.altKey || pressed.target.closest("input, select, textarea")) return;

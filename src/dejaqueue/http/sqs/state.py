@@ -106,7 +106,7 @@ class Operation:
 
     def topic(self, queue_name: str) -> Topic:
         """The topic of a queue, wherever it is served. Raises TopicUnknown, Unavailable."""
-        return _checked(self.broker.topic(queue_name))
+        return _require_queue(self.broker.topic(queue_name))
 
     async def alter(self, queue_name: str, change: Callable[[Topic], dict[str, Any]]) -> None:
         """Change the topic of a queue by what it is.
@@ -119,7 +119,7 @@ class Operation:
             TopicUnknown, Unavailable. Whatever `change` raises.
         """
         alter = self.broker.alter_topic
-        await run_in_threadpool(alter, queue_name, lambda topic: change(_checked(topic)))
+        await run_in_threadpool(alter, queue_name, lambda topic: change(_require_queue(topic)))
 
     def served(self, queue_name: str) -> ServedTopic:
         """The topic of a queue, which must be served here. Raises Elsewhere, too."""
@@ -127,7 +127,7 @@ class Operation:
         return self.broker.runtime(queue_name)
 
 
-def _checked(topic: Topic) -> Topic:
+def _require_queue(topic: Topic) -> Topic:
     if not is_queue(topic):
         raise TopicUnknown(topic.name)
     return topic

@@ -49,7 +49,9 @@ class Copied:
         assert isinstance(core, PartitionCore)
         target = CopyTarget(self.archive, "store", None)
         place = ("a", 1, "a", 0)
-        found = PartitionReader(target, core.journal, place, before).copy(core.position)
+        found = PartitionReader(
+            target, core.journal, place, before, wants_entries=before is not None
+        ).copy(core.position)
         self.new_bytes = target.new_bytes
         return found
 
@@ -79,7 +81,9 @@ def test_without_a_snapshot_entries_are_copied_whole__the_next_time_those_behind
     assert copied.new_bytes == 0
 
 
-def test_behind_a_snapshot_rows_that_are_live_are_copied(copied: Copied) -> None:
+def test_behind_a_snapshot_rows_that_are_live_are_copied(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone, _ = copied.send(b"gone", b"kept")
     first = copied.copy()
     copied.client.cancel("a", ids=[gone])
@@ -94,9 +98,13 @@ def test_behind_a_snapshot_rows_that_are_live_are_copied(copied: Copied) -> None
     behind = first.position
     assert shape(again) == [
         (ENTRIES, 0, behind, 2),
-        (ROWS, behind, covered, 1),
+        (ENTRIES, behind, covered, 1),  # whole: any instant in between can be restored
         (ENTRIES, covered, copy.position, 1),
     ]
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionReader, "_entries_there", lambda *_: [])  # they were given back
+        again = copied.copy(first)
+    assert shape(again)[1] == (ROWS, behind, covered, 1)
 
 
 def test_files_of_a_snapshot_that_did_not_change_are_not_stored_again(copied: Copied) -> None:
