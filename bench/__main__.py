@@ -73,7 +73,7 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), scale, spark, journals, bytes, cluster, many, workers, sqs and
+    default), doq, scale, spark, journals, bytes, cluster, many, workers, sqs and
     console.
     """
     start_reaper()

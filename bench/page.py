@@ -22,6 +22,7 @@ TITLES = {
     "hot_instant": "Hot instant",
     "fair": "Fair topics",
     "http": "HTTP",
+    "doq": "DOQ's gRPC streams",
     "scale": "Scale",
     "topics": "Topics that nobody uses",
     "spark": "Spark",

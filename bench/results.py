@@ -25,6 +25,7 @@ QUESTIONS = (
     "hot_instant",
     "fair",
     "http",
+    "doq",
     "scale",
     "topics",
     "spark",

@@ -32,9 +32,9 @@ cp "$scratch/locked.txt" "$scratch/all.txt"
 compile "$scratch/all.txt" pyproject.toml requirements/build.in requirements/audit.in --all-extras --group dev --group bench
 compile requirements/build.txt requirements/build.in \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/run.txt pyproject.toml --extra demo --extra http --excludes requirements/run.excludes \
+compile requirements/run.txt pyproject.toml --extra demo --extra http --extra doq --excludes requirements/run.excludes \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/dev.txt pyproject.toml --extra demo --extra http --extra opentelemetry --group dev \
+compile requirements/dev.txt pyproject.toml --extra demo --extra http --extra doq --extra opentelemetry --group dev \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/bench.txt pyproject.toml --group bench \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate

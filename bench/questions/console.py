@@ -134,7 +134,9 @@ class _Turn:
         self._transfer()
         self._pages(viewer)
         self._preview(viewer)
+        viewer.close()  # the broker would do so, while it is idle
         self._open()
+        viewer = Viewer(self._url)
         self._cancel(viewer)
         viewer.close()
 
@@ -219,6 +221,7 @@ class _Turn:
             late_beside = percentile(dejaq_batches(self._system, self._plan, 2), 99) / 1_000
         self._row("consoles_10", max(0.0, beside - alone), "% of a core")
         self._row("late_p99", late, "ms")
+        self._report(f"late_beside_p99: {late_beside:.3f} ms")
         self._outcome.rows.append(
             Row(QUESTION, "dejaq", "late_beside_p99", round(late_beside, 3), "ms",
                 round(late_beside / late, 3), "late_p99")

@@ -166,6 +166,23 @@ class EncryptionSettings(Group):
     )
 
 
+class DoqSettings(Group):
+    """The gRPC API of DOQ, beside its HTTP API."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Serve the gRPC API of DOQ, at a port of its own: its clients move by their "
+        "address. Needs the extra `doq`. Cannot change live.",
+    )
+    port: int = Field(
+        default=7466,
+        ge=0,
+        le=65_535,
+        description="Port of that API, at the address and with the certificate of the server. The "
+        "one after the HTTP port. 0 = any free port, which is printed. Cannot change live.",
+    )
+
+
 class SqsSettings(Group):
     """The API of Amazon SQS, beside ours."""
 

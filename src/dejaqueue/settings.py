@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from dejaqueue import limits
 from dejaqueue.setting_groups import (
     BackupSettings,
+    DoqSettings,
     EncryptionSettings,
     Group,
     OidcSettings,
@@ -524,6 +525,7 @@ class BrokerSettings(BaseSettings):
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
     backup: BackupSettings = Field(default_factory=BackupSettings)
     sqs: SqsSettings = Field(default_factory=SqsSettings)
+    doq: DoqSettings = Field(default_factory=DoqSettings)
 
     @classmethod
     def settings_customise_sources(

@@ -22,7 +22,11 @@ BEYOND = {
     "`WEIGHTED`": "by chance there",
     "`…_rps`": "a rate is never the same twice",
     "texts of errors": "they are not compared",
-    "cluster, backup, gRPC": "no calls here",
+    "cluster, backup": "no calls here",
+    "gRPC: `success` of a call that failed": "no HTTP; an error has no message",
+    "gRPC: `UpdateQueue` without `strategy`": "no HTTP; tests/doq/test_grpc.py",
+    "gRPC: `queueName` of an answer": "no HTTP; tests/unit/http/doq/door/test_calls.py",
+    "gRPC: a message with a key that is no number": "no HTTP; tests/unit/http/doq/door",
 }
 """Rows of the table that no call shows, and why."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.roles import OWNABLE, Role
@@ -40,9 +41,9 @@ class Site:
 
 
 @contextmanager
-def running(tls: ServerTls | None = None) -> Iterator[Site]:
-    """A broker without keys."""
-    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
+def running(tls: ServerTls | None = None, **settings: Any) -> Iterator[Site]:
+    """A broker without keys. Of its settings some groups may be others."""
+    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:"), **settings))
     broker.start()
     gate = Gate(broker.keys)
     flight = FlightServer(broker, "127.0.0.1", 0, gate=gate, tls=tls)

@@ -16,6 +16,7 @@ _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its o
 # File::function with more than 8 parameters, and a sentence that says why they are no record.
 MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/demo/command.py::demo": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/restore.py::restore": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,

@@ -119,8 +119,9 @@ def read_settings(chosen: dict[str, Any], overruling: Mapping[str, object] | Non
         if name in flags:
             raise BadRequest(f"--set {name}", f"not together with {flags[name][0]}", text)
         flags[name] = (f"--set {name}", value)
-    if chosen["port"] == 0 and "server.http_port" not in flags:
-        flags["server.http_port"] = ("--port", 0)
+    if chosen["port"] == 0:
+        for name in ("server.http_port", "doq.port"):
+            flags.setdefault(name, ("--port", 0))
     for name, value in (overruling or {}).items():
         flags[name] = ("the parent process", value)
     return load(chosen["file"] or usual_file(), flags)

@@ -355,6 +355,9 @@ def _check(settings: BrokerSettings, count: int) -> None:
             "a name by which clients reach this machine, since processes have ports of their own"
         )
         raise BadRequest("cluster.advertise", limit, "none")
+    if settings.doq.enabled:
+        # Its calls are not passed on, and its port is not shared.
+        raise BadRequest("doq.enabled", "false where several processes divide a directory", True)
     if find_spec("uvicorn") is None:
         raise BadRequest("server.processes", 'pip install "dejaqueue[http]" for it', count)
     firsts = (server.port, server.http_port) if server.port and server.http_port else ()

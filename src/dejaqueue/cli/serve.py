@@ -152,7 +152,8 @@ def _run(
         watch.start()
         ready = True
         log.info("serving at port %d, HTTP at port %d", flight.port, http.port)
-        _say_where(settings, flight.url, http.port, as_json=as_json)
+        doq_port = getattr(http, "doq_port", None)
+        _say_where(settings, flight.url, http.port, doq_port, as_json=as_json)
         tell_systemd(READY, f"serving {flight.url}")
         _wait_for_the_end(lambda: _look_again(broker, read_again, seat, watch))
         _let_a_second_signal_end_it()
@@ -288,15 +289,25 @@ def _http_server(
     )
 
 
-def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:
+def _say_where(
+    settings: BrokerSettings,
+    url: str,
+    http_port: int,
+    doq_port: int | None = None,
+    *,
+    as_json: bool,
+) -> None:
     from dejaqueue.setting_words import masked
 
     host, data = settings.server.host, masked("journal.url", settings.journal.url)
     http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
+    doq = "" if doq_port is None else f"{host}:{doq_port}"
     if as_json:
-        print_json({"url": url, "http_url": http_url, "data": data})
+        more = {"doq_address": doq} if doq else {}
+        print_json({"url": url, "http_url": http_url, "data": data, **more})
     else:
-        click.echo(f"listening {url} ({http_url}/stats, data in {data})")
+        more_text = f", DOQ's gRPC at {doq}" if doq else ""
+        click.echo(f"listening {url} ({http_url}/stats, data in {data}{more_text})")
 
 
 def _let_files_be_open() -> None:

@@ -35,7 +35,8 @@ async def show_entries(visit: Visit) -> Response:
         for entry in page["entries"][:SHOWN_MAX]:
             path = topic_path(topic, "cron", entry["name"], "firings")
             found = await visit.api.get(path, count=FIRINGS)
-            entries.append(entry | {"firings": with_changes(found["firings"], entry.get("zone"))})
+            firings = with_changes(found["firings"], entry.get("zone"))
+            entries.append(entry | {"firings": firings, "last": await _last(visit, topic, entry)})
     values = {
         "topic": topic,
         "link": quote(topic, safe=""),
@@ -44,6 +45,21 @@ async def show_entries(visit: Visit) -> Response:
         "may_manage": may_manage,
     }
     return visit.page("cron", values)
+
+
+async def _last(visit: Visit, topic: str, entry: dict[str, Any]) -> dict[str, Any] | None:
+    """The message of the last firing, as it is now; None = it has not fired yet."""
+    if not entry.get("last_id"):
+        return None
+    try:
+        message = await visit.api.get(topic_path(topic, "messages", str(entry["last_id"])))
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return {"id": entry["last_id"], "state": "done"}
+    late_ms = visit.now_ms - message["due"] if message["state"] == "scheduled" else 0
+    return {"id": entry["last_id"], "state": message["state"], "late_ms": max(0, late_ms),
+            "due_ms": message["due"]}  # fmt: skip
 
 
 async def put_entry(visit: Visit) -> Response:

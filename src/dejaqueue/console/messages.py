@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
+from dejaqueue import limits
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.changes import where_of
 from dejaqueue.console.pages import redirect
@@ -61,6 +62,11 @@ async def show_message(visit: Visit) -> Response:
     stats: dict[str, Any] = {}
     if visit.session.may_look(topic):
         stats = await visit.api.get(topic_path(topic, "stats"))
+        most = min(int(settings["group_in_flight_max"]), limits.PEEK_ROWS_MAX)
+        if most and message.get("group"):
+            query = {"state": "leased", "group": message["group"], "limit": most}
+            page = await visit.api.get(topic_path(topic, "messages"), **query)
+            stats["group_leased"] = len(page["messages"])
     values = {
         "topic": topic,
         "link": quote(topic, safe=""),

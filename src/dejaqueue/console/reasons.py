@@ -21,7 +21,8 @@ def reason(
     Args:
         message: as peek shows it.
         settings: of its topic.
-        stats: of its topic; empty = not known.
+        stats: of its topic; empty = not known. With `group_leased`, how many of its group are
+            leased.
     """
     state, due_ms = message["state"], int(message["due"])
     if state == "leased":
@@ -54,10 +55,11 @@ def _why_ready(
     if not consumers:
         return f"{since}; nobody consumes this topic."
     most, group = int(settings.get("group_in_flight_max") or 0), message.get("group")
-    if settings.get("kind") == "fair" and most and group and int(stats["leased"]) >= most:
+    in_flight = int(stats.get("group_leased", 0))
+    if most and in_flight >= most:
         return (
-            f"{since}; its group {group} may have {words.count(most)} messages in flight in each "
-            f"partition, and {words.count(stats['leased'])} of the topic are leased."
+            f"{since}; its group {group} is at its cap: it may have {words.count(most)} messages "
+            f"in flight in each partition, and has {words.count(in_flight)} in all."
         )
     if not any(int(consumer["credit"]) for consumer in consumers):
         return f"{since}; {_consumers(len(consumers))}, and none has credit: they are busy."

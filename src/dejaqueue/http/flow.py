@@ -6,7 +6,7 @@ Holds: at most GATHERS_MAX gatherers are kept; those with nothing to do go first
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from fastapi import Request
 
@@ -79,7 +79,11 @@ def flow_of(request: Request) -> Flow:
         if sharded.flow is None:
             sharded.flow = Flow(sharded)
         return cast(Flow, sharded.flow)
-    state = request.app.state
+    return flow_at(request.app.state)
+
+
+def flow_at(state: Any) -> Flow:
+    """The flow of an application, by its state; call it on the event loop."""
     flow: Flow | None = getattr(state, "flow", None)
     if flow is None:
         flow = state.flow = Flow(state.service.broker)

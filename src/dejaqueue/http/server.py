@@ -10,17 +10,20 @@ import asyncio
 import math
 import socket
 import threading
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, Protocol
 
 import uvicorn
 import uvloop
 from fastapi import FastAPI
 
 from dejaqueue.access.tls import ServerTls
+from dejaqueue.connections.extras import load
+from dejaqueue.errors import DejaQError
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http.app import build_app
 from dejaqueue.http.bounds import Bounds
-from dejaqueue.http.flow import Flow
+from dejaqueue.http.flow import Flow, flow_at
 from dejaqueue.http.gather import call_soon
 from dejaqueue.http.lane import Lanes
 from dejaqueue.http.protocol import CLOSE_SECONDS, Connections, bounded
@@ -68,6 +71,32 @@ class _Loop(uvloop.Loop):
         return await super().create_server(*arguments, **named)
 
 
+class _GrpcServer(Protocol):
+    """DOQ's gRPC API (doq/door/server.py), which is not loaded unless it is wanted."""
+
+    port: int
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def _grpc_server(
+    service: Service, app: FastAPI, host: str, tls: ServerTls | None
+) -> _GrpcServer | None:
+    """The server of DOQ's gRPC API, if it is wanted. Raises BadRequest if its extra is missing."""
+    settings = service.broker.settings.doq
+    if not settings.enabled:
+        return None
+    for module in ("grpc", "google.protobuf"):
+        load(module, "doq", "doq:")
+    from dejaqueue.http.doq.door.calls import DoorState
+    from dejaqueue.http.doq.door.server import GrpcServer
+
+    shared = DoorState(service, app.state.doq, lambda: flow_at(app.state))
+    return GrpcServer(shared, host, settings.port, tls)
+
+
 class HttpServer:
     """Serves a broker over HTTP between `start` and `stop`.
 
@@ -110,17 +139,45 @@ class HttpServer:
             config.load()
             config.ssl = tls.context
         self._server = uvicorn.Server(config)
+        self._grpc = _grpc_server(service, self._app, host, tls)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._started: Future[None] = Future()
+        self._stops = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="dejaq-http", daemon=True)
 
     def _run(self) -> None:
         handshake_seconds = self.connections.bounds.head_seconds
         with asyncio.Runner(loop_factory=lambda: _Loop(handshake_seconds)) as runner:
             self._loop = runner.get_loop()
-            runner.run(self._server.serve(sockets=self._sockets))
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        if self._grpc is not None:
+            try:
+                await self._grpc.start()
+            except DejaQError as error:
+                self._started.set_exception(error)
+                return
+        self._started.set_result(None)
+        ending = asyncio.create_task(self._end_grpc())
+        await self._server.serve(sockets=self._sockets)
+        self._stops.set()
+        await ending
+
+    async def _end_grpc(self) -> None:
+        """Beside the HTTP server's own ending: both wait for their requests at the same time."""
+        await self._stops.wait()
+        if self._grpc is not None:
+            await self._grpc.stop()
+
+    @property
+    def doq_port(self) -> int | None:
+        """Where DOQ's gRPC API listens, once it is started; None = it is not served."""
+        return None if self._grpc is None else self._grpc.port
 
     def _end_waits(self) -> None:
         """Those who wait for messages would wait for the rest of their time."""
+        self._stops.set()
         flow: Flow | None = getattr(self._app.state, "flow", None)
         if flow is not None:
             flow.close()
@@ -131,8 +188,13 @@ class HttpServer:
                 flow.close()
 
     def start(self) -> None:
-        """Begin to answer; connections that come before are kept by the system."""
+        """Begin to answer; connections that come before are kept by the system.
+
+        Raises:
+            BadRequest: the port of DOQ's gRPC API cannot be had.
+        """
         self._thread.start()
+        self._started.result()
         self._broker.lane = LaneAddress(self.port, self._lanes.name)
 
     def stop(self) -> None:

@@ -12,13 +12,18 @@ import pytest
 
 from dejaqueue.cli.processes import Processes, _arguments, _count
 from dejaqueue.errors import BadRequest
+from dejaqueue.setting_groups import DoqSettings
 from dejaqueue.settings import BrokerSettings, ClusterSettings, JournalSettings, ServerSettings
 
 
 def settings(
-    url: str = "data", cluster: dict[str, Any] | None = None, **server: Any
+    url: str = "data",
+    cluster: dict[str, Any] | None = None,
+    doq: DoqSettings | None = None,
+    **server: Any,
 ) -> BrokerSettings:
     return BrokerSettings(
+        doq=doq or DoqSettings(),
         journal=JournalSettings(url=url),
         cluster=ClusterSettings(**(cluster or {})),
         server=ServerSettings(**({"processes": "3"} | server)),
@@ -35,6 +40,10 @@ def settings(
         (settings(host="0.0.0.0"), "a name by which clients reach this machine"),
         (settings(port=7464, http_port=7468), "a port that leaves room"),
         (settings(port=65_531), "a port that leaves room"),
+        (
+            settings(doq=DoqSettings(enabled=True)),
+            "false where several processes divide a directory",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(given: BrokerSettings, text: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.integration.access_fixture import give_keys, running
+from dejaqueue import Client
+from dejaqueue.model import Topic, TopicKind
+from tests.integration.access_fixture import Site, give_keys, running
 from tests.unit.console.conftest import Browser, send
 
 XSS = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -69,3 +71,16 @@ def test_bytes_are_shown_as_hex__and_payloads_not_to_observers() -> None:
         assert "not shown to your roles" in page
         assert "ff 00" not in page
         browser.http.close()
+
+
+def test_a_group_at_its_cap_is_named(site: Site, browser: Browser) -> None:
+    site.broker.create_topic(Topic("capped", kind=TopicKind.FAIR, group_in_flight_max=1))
+    both = send(browser, "capped", *({"payload": "x", "group": "vip"} for _ in range(2)))
+    with (
+        Client(f"dejaq://127.0.0.1:{site.flight.port}") as client,
+        client.consume_batches("capped") as consumer,
+    ):
+        batch = next(iter(consumer))
+        [waiting] = set(both) - {str(one) for one in batch.ids.tolist()}
+        page = browser.get(f"/topics/capped/messages/{waiting}")
+    assert "its group vip is at its cap: it may have 1 messages in flight" in page

@@ -16,7 +16,7 @@ EXIT_NOT_GOOD = 1
 
 @click.command(
     epilog="Examples: `dejaq demo` · `dejaq demo --date 2013-07-01 --seconds 30` · "
-    "`dejaq demo --kill`",
+    "`dejaq demo --kill` · `dejaq demo --console`",
 )
 @click.option(
     "--seconds",
@@ -52,6 +52,12 @@ EXIT_NOT_GOOD = 1
     help="Three brokers with copies of everything; the one that serves the topic is killed, the "
     "next one is put to sleep for ten seconds.",
 )
+@click.option(
+    "--console",
+    is_flag=True,
+    help="Say where the console is, and leave it open for a minute at the end, with all flights to "
+    "come within an hour.",
+)
 @click.option("--data", type=click.Path(path_type=Path), help="Keep the broker's directory, here.")
 @click.option(
     "--html",
@@ -68,6 +74,7 @@ def demo(
     notice_ms: int,
     kill: bool,
     cluster: bool,
+    console: bool,
     data: Path | None,
     html: Path,
 ) -> int:
@@ -92,6 +99,7 @@ def demo(
         html=html,
         kill=kill and not cluster,
         cluster=cluster,
+        console=console and not cluster,
     )
     with make_progress(SystemClock()) as progress:
         verdict = run_demo(options, progress)

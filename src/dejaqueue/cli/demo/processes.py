@@ -75,6 +75,7 @@ class BrokerProcess:
 
     Attributes:
         url: where it listens; stays the same over `kill` and `start`.
+        http_url: where its console is; "" = nowhere.
     """
 
     def __init__(self, directory: Path, log_path: Path, options: Sequence[str] = ()) -> None:
@@ -83,7 +84,7 @@ class BrokerProcess:
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
         self._lines: _Lines | None = None
-        self.url = ""
+        self.url = self.http_url = ""
 
     def start(self) -> None:
         """Start it and wait until it listens.
@@ -105,7 +106,8 @@ class BrokerProcess:
             self.kill()
             said = self._log_path.read_text(encoding="utf-8", errors="replace").strip()
             raise Unavailable(f"the broker did not start: {said[-500:] or 'it said nothing'}")
-        self.url = json.loads(line)["url"]
+        told = json.loads(line)
+        self.url, self.http_url = told["url"], told.get("http_url") or ""
         self._port = int(self.url.rpartition(":")[2])
 
     @property

@@ -11,7 +11,7 @@ import platform
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from dejaqueue import Client
 
 TOPIC = "departures"
+COMING = "departures-to-come"
+"""With --console, what people look at in the end."""
+CONSOLE_MS = 60_000
+"""With --console, the broker stays for so long."""
+CONSOLE_LENGTH_MS = 3_600_000
 CONSUMER_COUNT = 2
 SCHEDULE_ROWS_A_SECOND = 100_000
 """How fast scheduling is thought to be; if it is slower, the year is moved."""
@@ -60,6 +65,7 @@ class Options:
 
     Attributes:
         data: the broker's directory, kept; None = a temporary one.
+        console: leave the broker with its console for a minute, with the year still to come.
     """
 
     length_ms: int
@@ -70,6 +76,7 @@ class Options:
     html: Path
     kill: bool
     cluster: bool = False
+    console: bool = False
 
     @property
     def has_faults(self) -> bool:
@@ -104,7 +111,37 @@ def run_demo(options: Options, progress: Progress) -> Verdict:
             broker = BrokerProcess(data, directory / "broker.log")
         stack.enter_context(broker)
         progress.say(f"broker at {broker.url}; {len(flights):,} flights, {plan.speed:,.0f} × time")
-        return _replay(options, flights, plan, lead_ms, broker, directory, progress)
+        if options.console and isinstance(broker, BrokerProcess):
+            progress.say(f"console at {broker.http_url}/console")
+        verdict = _replay(options, flights, plan, lead_ms, broker, directory, progress)
+        if options.console and isinstance(broker, BrokerProcess):
+            _leave_open(broker, flights, progress)
+        return verdict
+
+
+def _leave_open(broker: BrokerProcess, flights: Flights, progress: Progress) -> None:
+    """Schedule the flights again, over an hour, and let people look at them for a minute."""
+    from dejaqueue import Client
+
+    plan, clock = (
+        make_plan(flights, CONSOLE_LENGTH_MS, notice_minutes=0, notice_ms_min=0),
+        SystemClock(),
+    )
+    with Client(broker.url) as client:
+        if any(found.name == COMING for found in client.topics()):
+            client.delete_topic(COMING)
+        client.create_topic(COMING, partitions=4)
+        replay = Replay(client, COMING, flights, plan, clock)
+        replay.schedule(LEAD_MS + len(flights) * 1_000 // SCHEDULE_ROWS_A_SECOND, LEAD_MS, _nothing)
+        place = f"{broker.http_url}/console/future?span=hour&topic={COMING}"
+        progress.say(f"{len(flights):,} flights depart again within an hour: {place}")
+        progress.say(f"the broker stops in {CONSOLE_MS // 1_000} s; Ctrl-C ends it sooner")
+        with suppress(KeyboardInterrupt):
+            replay.wait_until_ms(clock.now_ms() + CONSOLE_MS)
+
+
+def _nothing() -> None:
+    return
 
 
 def _replay(

@@ -41,6 +41,7 @@ _TOLD = {
     RowStatus.LEASE_LOST: "message not found among those that wait for an acknowledgement",
     RowStatus.LEASED: "the message is with a consumer",
 }
+_MISSING = (RowStatus.NOT_FOUND, RowStatus.LEASE_LOST)
 NACK_SECONDS_MAX = 30
 ENQUEUE_TRIES = 64
 """How often a message is sent whose id was somebody else's a moment ago."""
@@ -49,6 +50,12 @@ GATHERS_MAX = 1_024
 
 Change = Callable[..., RowStatus]
 """A function of broker/doq/messages.py that takes a message's `name`."""
+
+
+class Missing(Refused):
+    """There is no such message, or none at all."""
+
+    flight_status = "NOT_FOUND"
 
 
 class Messages:
@@ -121,7 +128,7 @@ class Messages:
         return reply
 
     async def dequeue(self, queue_name: str, *, ack: bool) -> Row:
-        """The first message that is due. Raises Refused if there is none."""
+        """The first message that is due. Raises Missing if there is none."""
         topic = self.topic(queue_name)
         count = len(topic.partitions)
         self._turn += 1
@@ -136,7 +143,7 @@ class Messages:
                 lapses.note(leased.lease_end_ms, int(leased.sequences[0]), int(leased.dues_ms[0]))
             if push.batch.num_rows:
                 return rows.row_of(topic.topic, push.batch.to_pylist()[0])
-        raise Refused("queue is empty")
+        raise Missing("queue is empty")
 
     def _turns(self, topic: ServedTopic, number: int) -> Turns:
         turns = self._turns_of.setdefault(topic, {})
@@ -151,12 +158,19 @@ class Messages:
             return None
         return self._lapses.setdefault(topic, defaultdict(Lapses))[number]
 
+    def note_taken(self, queue_name: str, row: Row, lease_end_ms: int, due_ms: int) -> None:
+        """A message was leased by a consumer: when that ends it has its old place again."""
+        number, sequence = unpack_id(row.message_id)
+        lapses = self._lapses_of(self.topic(queue_name), number)
+        if lapses is not None:
+            lapses.note(lease_end_ms, sequence, due_ms)
+
     async def get(self, queue_name: str, text: str) -> Row:
-        """A message as it is. Raises Refused if there is none."""
+        """A message as it is. Raises Missing if there is none."""
         topic, name = self.topic(queue_name), rows.name_of(text)
         row = await asyncio.to_thread(self._peek, queue_name, name)
         if row is None:
-            raise Refused(_TOLD[RowStatus.NOT_FOUND])
+            raise Missing(_TOLD[RowStatus.NOT_FOUND])
         return rows.row_of(topic.topic, row)
 
     def _peek(self, queue_name: str, name: Name) -> dict[str, Any] | None:
@@ -256,7 +270,7 @@ class Messages:
         )
         acked = await self._write(WriteStream(queue_name, "ack", transaction=begun), sender, held)
         if acked.all_statuses()[0]:
-            raise Refused(_TOLD[RowStatus.LEASE_LOST])
+            raise Missing(_TOLD[RowStatus.LEASE_LOST])
         message = DoqNewMessage(
             content=row.content, priority=priority, group=row.group, metadata=metadata
         )
@@ -276,4 +290,4 @@ class Messages:
             if status is not RowStatus.NOT_FOUND:
                 break
         if status is not RowStatus.OK:
-            raise Refused(_TOLD[status])
+            raise (Missing if status in _MISSING else Refused)(_TOLD[status])

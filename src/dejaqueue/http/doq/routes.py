@@ -6,24 +6,19 @@ See: docs/guides/moving-from-doq.md for what each answers.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any
-
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from dejaqueue.access import rules
 from dejaqueue.access.roles import Role
-from dejaqueue.errors import Refused, TopicUnknown
-from dejaqueue.http.auditing import note
-from dejaqueue.http.doq import calls, shapes, topics
+from dejaqueue.http.auditing import BEARER, note
+from dejaqueue.http.doq import calls, catalogue, shapes, topics
 from dejaqueue.http.doq.calls import Lane
 from dejaqueue.http.doq.refusals import DoqRoute, documented
 from dejaqueue.http.doq.state import Doq, doq_of, message_answer, metadata_part
 from dejaqueue.http.openapi import route
 from dejaqueue.http.service import Service, principal_of, service_of
-from dejaqueue.model import Topic
 
 router = APIRouter(prefix="/API/v1", tags=["DOQ"], route_class=DoqRoute)
 ALONE = "alone"
@@ -49,7 +44,7 @@ async def create_queue(request: Request, body: shapes.DoqNewQueue) -> JSONRespon
     note(request, topic=body.name)
     principal_of(request).require(Role.MANAGE, body.name)
     asked = topics.topic_of(body.name, body.type, body.settings)
-    topic = await run_in_threadpool(_create, service_of(request), asked)
+    topic = await run_in_threadpool(catalogue.create, service_of(request).broker, asked)
     return JSONResponse(
         {
             "status": "CREATED",
@@ -60,45 +55,24 @@ async def create_queue(request: Request, body: shapes.DoqNewQueue) -> JSONRespon
     )
 
 
-def _create(service: Service, asked: Topic) -> Topic:
-    try:
-        known = service.broker.topic(asked.name)
-    except TopicUnknown:
-        return service.broker.create_topic(asked)
-    if known.kind is not asked.kind:
-        raise Refused(f"there is a topic {asked.name} of the kind {known.kind}")
-    return known
-
-
 @route(
     router, "doq_list_queues", response_model=shapes.DoqListing, responses=documented("list_queues")
 )
 async def list_queues(request: Request) -> JSONResponse:
     """All queues that the caller may look at."""
     principal, broker = principal_of(request), service_of(request).broker
-    queues = [topic for topic in broker.topics() if topics.is_queue(topic)]
+    found = [topic for topic in broker.topics() if topics.is_queue(topic)]
     rates = doq_of(request).rates
-    rates.keep(topic.name for topic in queues)
-    shown = [topic for topic in queues if rules.may_look(principal, topic.name)]
-    stats = await run_in_threadpool(_stats, service_of(request), request, shown)
+    rates.keep(topic.name for topic in found)
+    shown = [topic for topic in found if rules.may_look(principal, topic.name)]
+    bearer = request.scope.get(BEARER)
+    stats = await run_in_threadpool(catalogue.stats_of, service_of(request), bearer, shown)
     described = [
         topics.describe(topic, stats[topic.name], rates.of(topic.name))
         for topic in shown
         if topic.name in stats
     ]
     return JSONResponse({"queues": described})
-
-
-def _stats(service: Service, request: Request, shown: list[Topic]) -> dict[str, dict[str, Any]]:
-    """The counts of these topics; those that are gone meanwhile are left out."""
-    if service.broker.is_shared:
-        stats: dict[str, dict[str, Any]] = service.stats(request)["topics"]
-        return stats
-    stats = {}
-    for topic in shown:
-        with suppress(TopicUnknown):
-            stats[topic.name] = service.broker.call("stats", {"topic": topic.name})
-    return stats
 
 
 @route(

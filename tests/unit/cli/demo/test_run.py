@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import dejaqueue
 from dejaqueue.cli.demo import run as module
 from dejaqueue.cli.demo.cluster import ClusterProcesses
 from dejaqueue.cli.demo.plan import make_plan
@@ -199,3 +200,19 @@ def test_the_page_says_what_was_done_to_the_brokers(tmp_path: Path) -> None:
     assert names() == []
     assert names(kill=True) == ["killed"]
     assert names(cluster=True) == ["killed", "asleep"]
+
+
+def test_the_console_is_left_open_on_flights_to_come(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONSOLE_MS", 1)
+    said: list[str] = []
+    broker, progress = (
+        SimpleNamespace(url=url, http_url="http://h"),
+        SimpleNamespace(say=said.append),
+    )
+    for _ in range(2):  # in a kept directory there are those of the run before
+        module._leave_open(cast(Any, broker), small_flights(), cast(Any, progress))
+    with dejaqueue.Client(url) as client:
+        assert client.stats(module.COMING).scheduled == len(small_flights())
+    assert f"http://h/console/future?span=hour&topic={module.COMING}" in said[0]
