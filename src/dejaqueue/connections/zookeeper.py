@@ -29,6 +29,8 @@ PORT = 2181
 CONNECT_S = 1.0
 """A call waits so long for a connection that is being made anew."""
 ANSWER_S = 3.0
+OPEN_S = 10.0
+"""A session is agreed on by most of the servers; while they elect who leads, that takes longer."""
 PACKET_BYTES_MAX = 0xFFFFF
 """What a server takes unless its `jute.maxbuffer` says otherwise."""
 PACKET_BYTES_SPARE = 8_192
@@ -140,7 +142,7 @@ class ZooKeeperSession:
     def open(self) -> None:
         """Connect. Raises Unavailable."""
         try:
-            self._client.start(timeout=ANSWER_S)
+            self._client.start(timeout=OPEN_S)
         except self._client.handler.timeout_exception:
             text = f"ZooKeeper does not answer: {self._address.hosts}"
             raise Unavailable(text) from None
