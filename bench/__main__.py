@@ -30,7 +30,7 @@ OTHER_WORK_PERCENT_MAX = 20.0
 DEFAULT_QUESTIONS = tuple(
     question
     for question in QUESTIONS
-    if question not in {"scale", "journals", "bytes", "cluster", "many", "workers"}
+    if question not in {"scale", "journals", "bytes", "cluster", "many", "processes", "workers"}
 )
 
 
@@ -72,7 +72,7 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), scale, spark, journals, bytes, cluster, many and workers.
+    default), scale, spark, journals, bytes, cluster, many, processes and workers.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))

@@ -29,6 +29,7 @@ TITLES = {
     "bytes": "Bytes at rest",
     "cluster": "Three brokers",
     "many": "Many consumers, partitions and topics",
+    "processes": "Processes that divide a directory",
     "workers": "Workers",
     "parts": "Parts",
 }

@@ -32,6 +32,7 @@ QUESTIONS = (
     "bytes",
     "cluster",
     "many",
+    "processes",
     "workers",
     "parts",
 )
