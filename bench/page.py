@@ -31,6 +31,8 @@ TITLES = {
     "many": "Many consumers, partitions and topics",
     "processes": "Processes that divide a directory",
     "workers": "Workers",
+    "sqs": "The API of Amazon SQS",
+    "console": "The console",
     "parts": "Parts",
 }
 

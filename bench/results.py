@@ -34,6 +34,8 @@ QUESTIONS = (
     "many",
     "processes",
     "workers",
+    "sqs",
+    "console",
     "parts",
 )
 """All questions, in the order of the page."""

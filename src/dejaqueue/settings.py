@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from dejaqueue import limits
 from dejaqueue.setting_groups import (
+    BackupSettings,
     EncryptionSettings,
     Group,
     OidcSettings,
@@ -411,8 +412,8 @@ class ClusterSettings(Group):
     coordinator: str = Field(
         default="",
         description="Server on which brokers agree who serves which topic: `etcd://host:2379`, "
-        "`nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. Empty = this broker is alone. "
-        "Cannot change live.",
+        "`zookeeper://…`, `nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. "
+        "Empty = this broker is alone. Cannot change live.",
     )
     node: str = Field(
         default="",
@@ -521,6 +522,7 @@ class BrokerSettings(BaseSettings):
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
+    backup: BackupSettings = Field(default_factory=BackupSettings)
     sqs: SqsSettings = Field(default_factory=SqsSettings)
 
     @classmethod

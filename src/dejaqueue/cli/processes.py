@@ -7,7 +7,7 @@ Room: cli. Never reads or writes a message.
 Holds: the directory is locked while the parent runs; a child that has ended is no member any more
 before another is started in its place; children end with the parent, however it ends.
 See: parent.py, what a child makes of it; ../journal/processes.py, what they divide;
-docs/adr/0047-processes-divide-a-directory.md.
+docs/adr/0048-processes-divide-a-directory.md.
 """
 
 from __future__ import annotations

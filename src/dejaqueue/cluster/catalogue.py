@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from dejaqueue.broker.topic.catalogue import Changes
 from dejaqueue.broker.topic.given_ids import ids_behind
 from dejaqueue.broker.topic.journal_catalogue import JournalCatalogue
 from dejaqueue.catalogue.changes import Change, ClosedTopic, DeletedTopic, DeletingTopic
@@ -151,7 +151,7 @@ class ClusterCatalogue(JournalCatalogue):
         if topic.dead_letter:
             self._check_moves_none(topic.name)
 
-    def _altered(self, name: str, changes: dict[str, Any]) -> Topic:
+    def _altered(self, name: str, changes: Changes) -> Topic:
         """See Catalogue._altered. Raises BadRequest, too, where a topic would have to move."""
         changed = super()._altered(name, changes)
         if self.stays_where_it_lies and changed.dead_letter != self.get(name).dead_letter:

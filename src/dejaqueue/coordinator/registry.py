@@ -21,6 +21,7 @@ from dejaqueue.setting_words import masked
 
 _BACKENDS: dict[str, tuple[str, str]] = {
     "etcd": ("etcd", "etcd"),
+    "zookeeper": ("zookeeper", "zookeeper"),
     "nats": ("jetstream", "nats"),
     "redis": ("redis", "redis"),
     "rediss": ("redis", "redis"),
@@ -34,8 +35,8 @@ _BACKENDS: dict[str, tuple[str, str]] = {
 """URL scheme -> module beside this one, and the extra that brings what it needs."""
 
 _FORMS = (
-    "memory:NAME, etcd://…, nats://…, redis://…, postgresql://…, cockroachdb://…, mysql://… or "
-    "sqlite:///PATH"
+    "memory:NAME, etcd://…, zookeeper://…, nats://…, redis://…, postgresql://…, cockroachdb://…, "
+    "mysql://… or sqlite:///PATH"
 )
 
 _lock = threading.Lock()

@@ -8,7 +8,7 @@ has ended. Clients that follow leave it at once for the process that has their t
 
 Room: flight.
 Holds: who is named opens the port as soon as it is free, and keeps it until it ends.
-See: ../cli/processes.py, the parent; docs/adr/0047-processes-divide-a-directory.md.
+See: ../cli/processes.py, the parent; docs/adr/0048-processes-divide-a-directory.md.
 """
 
 from __future__ import annotations

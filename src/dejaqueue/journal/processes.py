@@ -6,7 +6,7 @@
 Room: journal. Puts two backends together, and knows neither's files.
 Holds: what all processes write is compared and appended by SQLite, which is made for that; what
 only one writes is locked for it, so that messages take the path that they take for one process.
-See: segments/shared_store.py, records/store.py; docs/adr/0047-processes-divide-a-directory.md.
+See: segments/shared_store.py, records/store.py; docs/adr/0048-processes-divide-a-directory.md.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Room: journal. Knows no process but this one.
 Holds: a log is open in one process at a time; before it is read, every topic is known that may have
 entries in it, since a topic is made before anything of it is stored; where a topic lies is written
 down when it is made, and does not change.
-See: store.py; ../processes.py, with the catalogue; docs/adr/0047-processes-divide-a-directory.md.
+See: store.py; ../processes.py, with the catalogue; docs/adr/0048-processes-divide-a-directory.md.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
     lock                              held by flock while the store is open; holds the process id
     shards.json                       how many shards, for life, and the directory's identity
     keys.json                         API keys (no secrets), with their checksum; mode 0600
+    backup.json, restore.json         which backups were taken of it; what is restored into it
     data-keys/<number>.json           keys of what is encrypted, each wrapped by a master key
     shards/<shard>/                   segments of a shard: entries of all its partitions
     shards/<shard>.begun              there were entries in that directory
