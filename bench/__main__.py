@@ -31,7 +31,18 @@ DEFAULT_QUESTIONS = tuple(
     question
     for question in QUESTIONS
     if question
-    not in {"doq", "scale", "journals", "bytes", "cluster", "many", "workers", "sqs", "console"}
+    not in {
+        "doq",
+        "scale",
+        "journals",
+        "bytes",
+        "cluster",
+        "many",
+        "processes",
+        "workers",
+        "sqs",
+        "console",
+    }
 )
 
 
@@ -73,7 +84,6 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), doq, scale, spark, journals, bytes, cluster, many, workers, sqs and
     console.
     """
     start_reaper()

@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -60,11 +61,24 @@ def memory_bytes(pid: int) -> dict[str, int]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Processor time of another process, and of this one with the children that it waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """Processor time of another process with the children that it has, and of this one with the
+    children that it waited for."""
     times = os.times()
     own = times.user + times.system + times.children_user + times.children_system
-    return own + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = 0
+    for one in (pid, *_children_of(pid)):
+        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return own + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _children_of(pid: int) -> list[int]:
+    """Processes that any of its threads has started."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it has ended since it was listed
+            found += map(int, (thread / "children").read_text().split())
+    return found
 
 
 class OtherWork:

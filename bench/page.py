@@ -30,6 +30,7 @@ TITLES = {
     "bytes": "Bytes at rest",
     "cluster": "Three brokers",
     "many": "Many consumers, partitions and topics",
+    "processes": "Processes that divide a directory",
     "workers": "Workers",
     "sqs": "The API of Amazon SQS",
     "console": "The console",

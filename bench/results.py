@@ -33,6 +33,7 @@ QUESTIONS = (
     "bytes",
     "cluster",
     "many",
+    "processes",
     "workers",
     "sqs",
     "console",

@@ -70,7 +70,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     return outcome
 
 
-def rows_of(found: Found) -> list[Row]:
+def rows_of(found: Found, question: str = QUESTION) -> list[Row]:
     """A row for each case's rate, and one for its processor time.
 
     >>> [(row.case, row.ratio) for row in rows_of({"in_1": [(8.0, 1.0)], "in_64": [(4.0, 3.0)]})]
@@ -86,7 +86,7 @@ def rows_of(found: Found) -> list[Row]:
             ratio = round(median(ratios), 3) if ratios and case != base else None
             value = round(median(pair[at] for pair in pairs), 3)
             compared = None if ratio is None else base + suffix
-            rows.append(Row(QUESTION, "dejaq", case + suffix, value, unit, ratio, compared))
+            rows.append(Row(question, "dejaq", case + suffix, value, unit, ratio, compared))
     return rows
 
 

@@ -80,6 +80,17 @@ def test_a_key_stays_one_when_the_topic_grows(client: Client) -> None:
         client.alter_topic("t", partitions=2)
 
 
+def test_a_spread_changes_nothing__where_a_broker_is_alone(client: Client) -> None:
+    client.create_topic("t", partitions=2, spread=2)
+    with client.producer("t") as producer:
+        for payload in (b"a", b"b"):
+            producer.send_batch([{"payload": payload}]).result().raise_for_status()
+    assert sorted(payloads(client, "t", 300)) == [b"a", b"b"]
+    client.delete_topic("t")
+    with pytest.raises(TopicUnknown):
+        client.send("t", b"c")
+
+
 def test_partitions_may_be_left_to_the_broker(client: Client) -> None:
     made = client.create_topic("t", partitions="auto")
     assert (made.partitions, made.auto_partitions) == (1, True)

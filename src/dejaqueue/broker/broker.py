@@ -374,7 +374,7 @@ class Broker:
     def _is_gone(self, runtime: ServedTopic) -> bool:
         """True if the topic was deleted, even if another one was made of its name since."""
         topic = self._catalogue.find(topic_of(runtime.served_as))
-        if topic is None or runtime.served_as not in topic.shards:
+        if topic is None or runtime.served_as not in self.served_names(topic):
             return True
         try:
             is_other = runtime.number != self._catalogue.number(topic.name)

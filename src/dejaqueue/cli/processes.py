@@ -33,6 +33,7 @@ from dejaqueue.cli.output import print_json
 from dejaqueue.cli.parent import VARIABLE
 from dejaqueue.cli.systemd import READY, RELOADING, STOPPING, tell_systemd
 from dejaqueue.clock import SteadyClock, Wake
+from dejaqueue.cluster.ownership import COMPLETE
 from dejaqueue.coordinator.facts_server import FactsServer
 from dejaqueue.coordinator.kept_facts import KeptFacts
 from dejaqueue.errors import BadRequest
@@ -158,10 +159,12 @@ class Processes:
             is_first = not self._is_said and all(one.where for one in self._children)
             self._is_said |= is_first
         if is_first:
+            self._facts.put(COMPLETE, b"", None, None)
             self._say_where(as_json=self._as_json)
 
     def _on_end(self, child: _Child) -> None:
         """It is dead: the others need not wait for its lease."""
+        self._facts.put(COMPLETE, b"", None, None)
         self._facts.delete(f"members/{child.name}", None)
         with self._guard:
             if self._address == child.name:

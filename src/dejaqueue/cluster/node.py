@@ -486,8 +486,15 @@ class Node:
         self._forget_gone(living)
         self._view = View(living, owners)
         waits = self._clock.now_us() < self._settled_us
+        is_complete = not self.planned or self.coordinator.get(ownership.COMPLETE) is not None
         plan = ownership.plan(
-            self.name, session, self._view, self._slots, waits=waits, planned=self.planned
+            self.name,
+            session,
+            self._view,
+            self._slots,
+            waits=waits,
+            planned=self.planned,
+            is_complete=is_complete,
         )
         served = self._served()
         for slot in plan.drop:
@@ -519,7 +526,7 @@ class Node:
         self._leftovers.bury(broker, catalogue, staying, self._slots)
         for bell in list(self._looking):
             bell.ring()
-        if len(taken) < len(plan.claim) or not is_left or waits:
+        if len(taken) < len(plan.claim) or not is_left or waits or not is_complete:
             return AGAIN_MS
         look_ms = (self.clocks.next_us - self._clock.now_us()) // 1_000
         return max(AGAIN_MS, min(ROUND_MS, look_ms))

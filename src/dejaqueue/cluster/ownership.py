@@ -17,6 +17,8 @@ from dejaqueue.coordinator.interface import Fact
 from dejaqueue.model import parse_shard, topic_of
 
 PREFIX = "owners/"
+COMPLETE = "planned/complete"
+"""The fact that says that all brokers that are planned have come, or that one will not soon."""
 
 
 def key_of(slot: int) -> str:
@@ -96,16 +98,21 @@ def plan(
     *,
     waits: bool = False,
     planned: tuple[str, ...] = (),
+    is_complete: bool = True,
 ) -> Plan:
     """What a broker should do about each slot; each is in one list.
 
     Args:
         planned: as of placement.dealt.
+        is_complete: all who are planned have come once; until then theirs is left to them.
         waits: it claims nothing that another node had last: that may be about to come back, too.
     """
     made = Plan()
     members = [member for member in view.members.values() if not member.leaving]
-    wanted = dealt((member.node for member in members if member.takes), slots, planned)
+    # Of those that are planned, one that is just about to take is not forestalled.
+    takers = {one.node for one in members if one.takes or (planned and one.comparing)}
+    wanted = dealt(takers if is_complete else takers.union(planned), slots, planned)
+    may_claim = not planned or any(one.takes for one in members if one.node == node)
     # A clock that is apart, or was not compared yet, keeps what it has.
     keeping = (one.node for one in members if one.takes or one.node == node)
     kept = dealt(keeping, slots, planned)
@@ -115,7 +122,7 @@ def plan(
             (made.keep if not kept or kept[slot] == node else made.hand_over).append(slot)
         elif waits and owner is not None and owner.node not in ("", node):
             made.drop.append(slot)
-        elif view.living_owner(slot) is None and wanted and wanted[slot] == node:
+        elif may_claim and view.living_owner(slot) is None and wanted and wanted[slot] == node:
             made.claim.append(slot)
         else:
             made.drop.append(slot)

@@ -103,3 +103,30 @@ def test_whose_clock_is_far_apart_hands_everything_over() -> None:
     far = replace(B, apart=True, leaving=True)
     owners = dict.fromkeys(SLOTS, OF_B)
     assert set(plan("b", "session-b", view(A, far, owners=owners), COUNT).hand_over) == set(SLOTS)
+
+
+# --- all brokers that there will be are known -----------------------------------------------------
+
+PLANNED = ("a", "b")
+
+
+def test_until_all_have_come_nobody_takes_what_is_another_ones() -> None:
+    mine = set(range(0, COUNT, 2))
+    found = plan("a", "session-a", view(A), COUNT, planned=PLANNED, is_complete=False)
+    assert set(found.claim) == mine
+    found = plan("a", "session-a", view(A), COUNT, planned=PLANNED)
+    assert set(found.claim) == set(SLOTS)
+
+
+def test_one_that_is_just_about_to_take_is_not_forestalled__and_does_not_yet() -> None:
+    early = replace(B, comparing=True)
+    assert set(plan("a", "session-a", view(A, early), COUNT, planned=PLANNED).claim) == set(
+        range(0, COUNT, 2)
+    )
+    assert plan("b", "session-b", view(A, early), COUNT, planned=PLANNED).claim == []
+
+
+def test_one_that_is_back_gets_its_own_again() -> None:
+    owners = dict.fromkeys(SLOTS, OF_A)
+    found = plan("a", "session-a", view(A, B, owners=owners), COUNT, planned=PLANNED)
+    assert set(found.hand_over) == set(range(1, COUNT, 2))

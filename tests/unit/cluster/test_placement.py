@@ -115,3 +115,13 @@ def test_who_is_made_later_lies_where_those_lie_that_are_placed_by_it() -> None:
     start = start_for(Topic("bin", spread=3), placed, NODES, SLOTS)
     there = slot_of(shard_name("t", 0, 3), placed, SLOTS)
     assert start == hashed_slot("bin", SLOTS) == there
+
+
+def test_slots_of_planned_nodes_are_theirs_in_turn__and_only_those_of_one_away_move() -> None:
+    planned = ("a", "b", "c")
+    all_there = dealt(planned, 16, planned)
+    assert all_there == tuple(planned[slot % 3] for slot in range(16))
+    without = dealt(("a", "c"), 16, planned)
+    kept = [now for before, now in zip(all_there, without, strict=True) if before != "b"]
+    assert kept == [owner for owner in all_there if owner != "b"]
+    assert {without.count("a"), without.count("c")} == {8}
