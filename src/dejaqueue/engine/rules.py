@@ -36,6 +36,7 @@ class Rules:
             is multiplied by, the longest, and how much of one is left away at most.
         ids_from: sequence of the first message; those of topics that had this name before, and were
             deleted, are lower.
+        unnamed: False: messages are for named views alone.
     """
 
     kind: TopicKind = TopicKind.TIMELINE
@@ -48,6 +49,7 @@ class Rules:
     backoff_max_ms: int = 3_600_000
     jitter_parts: int = 205
     ids_from: int = 0
+    unnamed: bool = True
 
     @staticmethod
     def of(topic: Topic, ids_from: int = 0) -> Rules:
@@ -63,6 +65,7 @@ class Rules:
             topic.backoff_max_ms,
             round(topic.backoff_jitter * _PARTS),
             ids_from,
+            topic.unnamed,
         )
 
     def to_text(self) -> str:
@@ -70,6 +73,8 @@ class Rules:
         values = asdict(self)
         if not self.ids_from:
             del values["ids_from"]
+        if self.unnamed:
+            del values["unnamed"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @staticmethod

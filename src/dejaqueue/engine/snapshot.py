@@ -99,8 +99,11 @@ def plan_snapshot(engine: Engine) -> tuple[str, list[PlannedFile]]:
     return plan.meta, plan.files()
 
 
-def begin_snapshot(engine: Engine) -> SnapshotPlan:
+def begin_snapshot(engine: Engine, tag: str = "") -> SnapshotPlan:
     """What to store so that `restore` gives an engine of this state.
+
+    Args:
+        tag: in the names of its files, where several engines have theirs in one snapshot.
 
     The contents may be stored by another thread while the engine goes on. One plan at a time: if
     one is not finished, or not stored, call `abandon_snapshot` before the next.
@@ -110,7 +113,7 @@ def begin_snapshot(engine: Engine) -> SnapshotPlan:
     """
     state = engine.state
     state.snapshot_number += 1
-    plan = _Plan(f"{state.epoch}.{state.snapshot_number}")
+    plan = _Plan(f"{state.epoch}.{state.snapshot_number}{tag}")
     state.order.sort_young(None)  # first of all: it may seal a run
     meta = {
         "format": FORMAT,

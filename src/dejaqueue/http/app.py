@@ -32,6 +32,7 @@ from dejaqueue.http.routes import (
     metrics,
     page,
     sending,
+    subscriptions,
     topics,
     transactions,
 )
@@ -60,9 +61,9 @@ def build_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     problems.install(app)
-    for part in (sending, leases, changing, browsing, letters, cron, topics, transactions, keys):
+    for part in (sending, leases, changing, browsing, letters, cron, topics, subscriptions):
         app.include_router(part.router)
-    for part in (metrics, health):
+    for part in (transactions, keys, metrics, health):
         app.include_router(part.router)
     app.add_api_route("/docs", page.docs, include_in_schema=False)
     doq.install(app, service)

@@ -46,7 +46,7 @@ class Flow:
         gather = self._gathers.get((stream, sender))
         if gather is not None:
             return gather
-        self.broker.runtime(stream.topic)
+        self.broker.view(stream.topic)
         if len(self._gathers) >= GATHERS_MAX:
             self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
         if stream.op == "enqueue":
