@@ -160,7 +160,7 @@ reliability: venv-dev ## everything that breaks things on purpose, in half an ho
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster bench-workers
+.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster bench-workers bench-sqs
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
@@ -185,6 +185,11 @@ bench-workers: venv-bench ## tasks beside Celery, Dramatiq, Huey, RQ and arq, on
 	@scripts/install_servers.sh || true
 	@scripts/install_peers.sh || true
 	@$(PY) -m bench workers $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-sqs: venv-bench ## SQS's calls beside moto and ElasticMQ, and delays of days, in a quarter of an hour
+	@scripts/install_peers.sh || true
+	@$(PY) -m bench sqs $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark takes itself
@@ -242,7 +247,9 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install_kafka.sh || true
 	@scripts/install_issuer.sh || true
 	@scripts/install_cassandra.sh || true
+	@scripts/install_zookeeper.sh || true
 	@scripts/install_clients.sh || true
+	@scripts/install_sdks.sh || true
 	@scripts/install_pythons.sh
 endif
 

@@ -30,7 +30,8 @@ OTHER_WORK_PERCENT_MAX = 20.0
 DEFAULT_QUESTIONS = tuple(
     question
     for question in QUESTIONS
-    if question not in {"scale", "journals", "bytes", "cluster", "many", "workers"}
+    if question
+    not in {"scale", "journals", "bytes", "cluster", "many", "workers", "sqs", "console"}
 )
 
 
@@ -41,7 +42,7 @@ DEFAULT_QUESTIONS = tuple(
 @click.option("--seconds", default=10.0, show_default=True, help="Length of a case at most.")
 @click.option("--rounds", default=5, show_default=True, help="Turns of every system.")
 @click.option("--senders", default=64, show_default=True, help="Producers of the case `single`.")
-@click.option("--messages", default=100_000_000, show_default=True, help="Size of `scale`.")
+@click.option("--messages", default=100_000_000, show_default=True, help="Of `scale`, `console`.")
 @click.option("--systems", default=",".join(NAMES), show_default=True, help="Which, by name.")
 @click.option("--quick", is_flag=True, help="A run of seconds that shows that everything works.")
 @click.option(
@@ -72,7 +73,8 @@ def main(
     """Measure DejaQ and its peers, in turn, on this machine.
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    default), scale, spark, journals, bytes, cluster, many and workers.
+    default), scale, spark, journals, bytes, cluster, many, workers, sqs and
+    console.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))

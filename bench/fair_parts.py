@@ -2,7 +2,8 @@
 
 Question: what adding, taking and giving back cost a message in dispatches of `--dispatch`, for (a)
 many groups whose backlogs are unequal, (b) two groups, (c) groups of one message each, (d) groups
-within groups; and Jain's index of what equal groups got while all of them had messages.
+within groups, (e) as (a) and (f) as (b), with ten priorities within each group; and Jain's index of
+what equal groups got while all of them had messages.
 
     PYTHONPATH=src python bench/fair_parts.py [--messages N] [--dispatch N]
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import platform
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.commands import Ack, Configure, Enqueue, Lease
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
-from dejaqueue.model import TopicKind
+from dejaqueue.model import GroupOrder, TopicKind
 
 BATCH_ROWS = 10_000
 
@@ -39,18 +41,21 @@ def jain(counts: np.ndarray) -> float:
     return float(counts.sum()) ** 2 / (counts.size * float((counts.astype(float) ** 2).sum()))
 
 
-def run(kind: TopicKind, names: list[str], groups: np.ndarray, dispatch: int) -> dict[str, float]:
+def run(rules: Rules, names: list[str], groups: np.ndarray, dispatch: int) -> dict[str, float]:
     """Processor nanoseconds a message of each command, and of all."""
     engine = Engine(0)
-    engine.apply(Configure(0, Rules(kind).to_text()))
+    engine.apply(Configure(0, rules.to_text()))
+    by_priority = rules.group_order is GroupOrder.PRIORITY
+    levels = np.random.default_rng(2).integers(0, 10, BATCH_ROWS).astype(np.uint16)
     took = {"add": 0.0, "lease": 0.0, "ack": 0.0}
     for position, first in enumerate(range(0, groups.size, BATCH_ROWS)):
         part = groups[first : first + BATCH_ROWS]
         unique, indices = np.unique(part, return_inverse=True)
         words = Words(tuple(names[code] for code in unique.tolist()), indices.astype(np.int32))
         dues_ms = np.zeros(part.size, dtype=np.int64)
+        priorities = levels[: part.size] if by_priority else None
         began = time.thread_time()
-        engine.apply(Enqueue(0, position, dues_ms, (), groups=words))
+        engine.apply(Enqueue(0, position, dues_ms, (), priorities=priorities, groups=words))
         took["add"] += time.thread_time() - began
     lease_id, left = 1 << 40, groups.size
     longest = 0.0
@@ -101,14 +106,18 @@ def main() -> None:
     zipf = zipf_groups(many, messages)
     few = np.arange(messages) % 2
     singles = np.arange(messages // 10)
-    for name, kind, names, groups in (
-        ("timeline", TopicKind.TIMELINE, flat, zipf),
-        ("(a) many groups", TopicKind.FAIR, flat, zipf),
-        ("(b) two groups", TopicKind.FAIR, flat, few),
-        ("(c) groups of one", TopicKind.FAIR, flat, singles),
-        ("(d) nested groups", TopicKind.FAIR, nested, zipf),
+    fair, timeline = Rules(TopicKind.FAIR), Rules()
+    ordered = replace(fair, group_order=GroupOrder.PRIORITY)
+    for name, rules, names, groups in (
+        ("timeline", timeline, flat, zipf),
+        ("(a) many groups", fair, flat, zipf),
+        ("(b) two groups", fair, flat, few),
+        ("(c) groups of one", fair, flat, singles),
+        ("(d) nested groups", fair, nested, zipf),
+        ("(e) many, priority", ordered, flat, zipf),
+        ("(f) two, priority", ordered, flat, few),
     ):
-        found = run(kind, names, groups, dispatch)
+        found = run(rules, names, groups, dispatch)
         columns = "  ".join(f"{part} {value:8.1f}" for part, value in found.items())
         print(f"{name:18} ns a message: {columns}")
     print(f"Jain's index of {many:,} groups: {fairness(many, messages, dispatch):.4f}")

@@ -30,6 +30,8 @@ TITLES = {
     "cluster": "Three brokers",
     "many": "Many consumers, partitions and topics",
     "workers": "Workers",
+    "sqs": "The API of Amazon SQS",
+    "console": "The console",
     "parts": "Parts",
 }
 

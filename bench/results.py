@@ -33,6 +33,8 @@ QUESTIONS = (
     "cluster",
     "many",
     "workers",
+    "sqs",
+    "console",
     "parts",
 )
 """All questions, in the order of the page."""

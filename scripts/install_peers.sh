@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Install what `make bench QUESTION=workers` compares with: task queues for Python into bench/out, apart from
-# .venv and, where they want different packages, from each other; and RabbitMQ. Nothing else needs them.
+# Install what `make bench QUESTION=workers` and `QUESTION=sqs` compare with: task queues for Python and moto into
+# bench/out, apart from .venv and, where they want different packages, from each other; ElasticMQ; and RabbitMQ.
+# Nothing else needs them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for set in peers arq; do
+for set in peers arq moto; do
     folder="bench/out/$set"
     if ! cmp --silent "requirements/$set.txt" "$folder/.installed"; then
         echo "installing requirements/$set.txt into $folder"
@@ -14,6 +15,19 @@ for set in peers arq; do
         cp "requirements/$set.txt" "$folder/.installed"
     fi
 done
+sums="$PWD/requirements/elasticmq.sha256"
+if ! (cd bench/out/elasticmq && sha256sum --check --quiet "$sums") 2>/dev/null; then
+    if command -v mvn >/dev/null && command -v java >/dev/null; then
+        echo "fetching ElasticMQ into bench/out/elasticmq"
+        rm -rf bench/out/elasticmq
+        mvn --batch-mode --quiet --file requirements/elasticmq.xml -DoutputDirectory="$PWD/bench/out/elasticmq" \
+            org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
+        # Whatever a repository answers, these are the files that were looked at.
+        (cd bench/out/elasticmq && sha256sum --check --quiet "$sums")
+    else
+        echo "not installed, and left out: elasticmq (it needs Java and Maven)" >&2
+    fi
+fi
 if command -v rabbitmq-server >/dev/null || [[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]]; then
     exit 0
 fi

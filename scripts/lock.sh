@@ -42,9 +42,9 @@ compile requirements/spark.txt pyproject.toml --extra spark \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/connect.txt pyproject.toml --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/cluster.txt pyproject.toml --extra etcd --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
+compile requirements/cluster.txt pyproject.toml --extra etcd --extra zookeeper --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-for peers in peers arq; do # by themselves: they are never installed beside the others, nor beside each other
+for peers in peers arq moto; do # by themselves: they are never installed beside the others, nor beside each other
     touch "$scratch/$peers.txt"
     if [[ "${1:-}" != "--upgrade" && -e "requirements/$peers.txt" ]]; then
         sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\\]*\).*/\1/p' "requirements/$peers.txt" >"$scratch/$peers.txt"

@@ -5,7 +5,9 @@ has ten thousand times as many as the last would, which has a few all the same) 
 and, the same ones, in a fair topic. One consumer leases and acks 1,000 at a time. `lease_ack` is
 the fair topic's rate; its ratio is that to the timeline's in the same run. `jain` is Jain's index
 over what each group got of the first half of what the smallest groups have, when all still have
-messages: 1 = each the same, 1/10,000 = one got all. `enqueue` likewise.
+messages: 1 = each the same, 1/10,000 = one got all. `enqueue` likewise. `enqueue_priority` and
+`lease_ack_priority` are those of a fair topic that orders within its groups by priority, of which
+there are ten; their ratio is that to the fair topic by arrival.
 """
 
 from __future__ import annotations
@@ -28,6 +30,14 @@ GROUPS_MAX = 10_000
 ROWS_PER_GROUP_MIN = 5
 UNIT = "messages/s"
 TIMELINE = "dejaq's timeline"
+BY_ARRIVAL = "dejaq's fair topic by arrival"
+LEVELS = 10
+SETTINGS: dict[str, dict[str, str]] = {
+    "timeline": {"kind": "timeline"},
+    "fair": {"kind": "fair"},
+    "priority": {"kind": "fair", "group_order": "priority"},
+}
+"""What each topic that is measured is made with."""
 
 Report = Callable[[str], None]
 
@@ -50,6 +60,12 @@ def measure(plan: Plan, report: Report) -> Outcome:
             Row(QUESTION, "dejaq", case, round(medians[case], 1), UNIT, ratio, TIMELINE)
         )
         outcome.rows.append(Row(QUESTION, "dejaq", f"{case}_timeline", round(timeline, 1), UNIT))
+        by_priority = medians[f"{case}_priority"]
+        ratio = round(by_priority / medians[case], 3)
+        row = Row(
+            QUESTION, "dejaq", f"{case}_priority", round(by_priority, 1), UNIT, ratio, BY_ARRIVAL
+        )
+        outcome.rows.append(row)
     outcome.rows.append(Row(QUESTION, "dejaq", "jain", round(medians["jain"], 6), "of 1"))
     return outcome
 
@@ -59,8 +75,8 @@ def _measure_turn(plan: Plan, number: int, found: dict[str, list[float]], report
     system.start(plan.folder)
     try:
         # In turn, so that neither kind always has the warmer machine.
-        kinds = ("timeline", "fair") if number % 2 else ("fair", "timeline")
-        for kind in kinds:
+        kinds = list(SETTINGS)
+        for kind in kinds if number % 2 else reversed(kinds):
             rates = _Turn(system, plan, number, kind).run()
             for case, value in rates.items():
                 found.setdefault(case, []).append(value)
@@ -80,11 +96,14 @@ class _Turn:
 
     def run(self) -> dict[str, float]:
         """Rates, and Jain's index of a fair topic, by case."""
-        self._system.client.create_topic(self._topic, kind=self._kind)
+        self._system.client.create_topic(self._topic, **SETTINGS[self._kind])
         suffix = "" if self._kind == "fair" else f"_{self._kind}"
         groups = pa.array([f"customer-{group}" for group in range(int(self._groups.max()) + 1)])
         column = groups.take(pa.array(self._groups))
-        filled = self._system.fill(self._topic, self._load, self._plan.seconds, group=column)
+        columns = {"group": column}
+        if self._kind == "priority":
+            columns["priority"] = pa.array(np.arange(len(column)) * 7 % LEVELS, pa.uint16())
+        filled = self._system.fill(self._topic, self._load, self._plan.seconds, **columns)
         seen: list[pa.Array] = []
         drained: Measured = self._system.drain(
             self._topic, filled.rows, self._plan.seconds, look=_looker(seen)

@@ -7,7 +7,8 @@ with its own default, two forked processes. Everybody runs the same two function
 - `noop_…`, `wait_…`: tasks a second that do nothing, or wait 10 ms. They are sent before, and what
   counts begins when both processes are at work.
 - `eta_…`: lateness at the function of 10,000 tasks a second, each with its own time; of Celery's,
-  500 a second (`eta_500_…`), which every sender here can have sent in time.
+  500 a second (`eta_500_…`). All are sent before the first one is due: a sender that is still at
+  work then takes the processors that the tasks need, and its own time is measured by `send`.
 - `week_…`: a million tasks a week from now, 10,000 a second. Workers are restarted ten times while
   nothing is due; then the week is left out: one call moves everything to be due from now on, and
   they are restarted ten times more while they work.
@@ -40,7 +41,7 @@ SENDERS = 8
 SENT_MAX, DEJAQ_SENT_MAX = 20_000, 100_000
 SEND_SECONDS, SILENCE_SECONDS, START_SECONDS = 4.0, 5.0, 60.0
 ETA_PER_SECOND, CELERY_ETA_PER_SECOND, CELERY_ETA_SECONDS = 10_000, 500, 10
-AHEAD_MS, CELERY_AHEAD_MS = 12_000, 20_000
+AHEAD_MS, CELERY_AHEAD_MS = 40_000, 20_000
 WEEK_ROWS, WEEK_MS, WEEK_PER_SECOND, RESTARTS = 1_000_000, 7 * 86_400_000, 10_000, 20
 PERCENTS = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
 RATE = "tasks/s"
@@ -218,7 +219,7 @@ def _week(plan: Plan, kind: Kind, report: Report) -> dict[str, float]:
             memories.append(memory_mb(workers))
             workers.stop()
         early = notes.count(workers.notes) - 1  # the sender's first call was due at once
-        moved, _ = broker.client.move_where("tasks", by=-(first_ms - CLOCK.now_ms()) / 1_000)
+        moved = broker.client.move_where("tasks", by=-(first_ms - CLOCK.now_ms()) / 1_000)
         report(f"week: {moved:,} moved, {early} had run before their time")
         done = 1
         for restart in range(RESTARTS - RESTARTS // 2 + 1):
@@ -245,7 +246,7 @@ def _week(plan: Plan, kind: Kind, report: Report) -> dict[str, float]:
 def wait_until_consuming(client: Any, count: int) -> None:
     """Return when so many consumers take tasks."""
     end = time.monotonic() + START_SECONDS
-    while client.stats("tasks").consumers < count:
+    while len(client.stats("tasks").consumers) < count:
         if time.monotonic() > end:
             raise AssertionError("the workers do not consume")
         time.sleep(0.05)

@@ -15,6 +15,7 @@ _CLASSES = {
     "etcd": "dev.services.etcd:Etcd",
     "nats": "dev.services.nats:Nats",
     "redis": "dev.services.redis:Redis",
+    "zookeeper": "dev.services.zookeeper:ZooKeeper",
     "cassandra": "dev.services.cassandra:Cassandra",
 }
 NAMES = tuple(_CLASSES)

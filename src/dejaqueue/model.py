@@ -63,6 +63,13 @@ class Assignment(StrEnum):
     EXCLUSIVE = "exclusive"
 
 
+class GroupOrder(StrEnum):
+    """Which message of a group of a fair topic is first, when it is the group's turn."""
+
+    ARRIVAL = "arrival"
+    PRIORITY = "priority"
+
+
 class MessageState(IntEnum):
     """State of a message in the table (uint8). DONE covers acked, cancelled and never used."""
 
@@ -332,6 +339,8 @@ class Topic:
     """Fair topics: share of each group that does not have 1."""
     group_in_flight_max: int = 0
     """Fair topics: leased messages of one group and partition at most; 0 = no limit."""
+    group_order: GroupOrder = GroupOrder.ARRIVAL
+    """Fair topics: a group gives its messages as they came (arrival), or by priority."""
     max_attempts: int = 0
     """Deliveries after which a message that was not acked is dead; 0 = no limit."""
     dead_letter: str = ""
@@ -389,6 +398,7 @@ class Topic:
             subscriptions=self._checked_subscriptions(),
             partitions=partitions,
             kind=_choice(TopicKind, "kind", self.kind),
+            group_order=_choice(GroupOrder, "group_order", self.group_order),
             on_duplicate=_choice(OnDuplicate, "on_duplicate", self.on_duplicate),
             assignment=_choice(Assignment, "assignment", self.assignment),
             backoff_factor=float(self.backoff_factor),
@@ -495,6 +505,7 @@ class Topic:
             "kind": str(self.kind),
             "on_duplicate": str(self.on_duplicate),
             "assignment": str(self.assignment),
+            "group_order": str(self.group_order),
         }
         # Brokers of earlier versions do not know these.
         if not self.labels:
@@ -503,6 +514,8 @@ class Topic:
             del values["subscriptions"]
         if self.unnamed:
             del values["unnamed"]
+        if self.group_order is GroupOrder.ARRIVAL:
+            del values["group_order"]
         return values
 
     @staticmethod
@@ -535,7 +548,7 @@ def no_setting(name: str, known: Iterable[str], value: object) -> BadRequest:
     return BadRequest(f"topic.{name}", f"one of {', '.join(names)}{meant}", value)
 
 
-_FIXED = ("name", "kind", "ageing_ms", "spread", "unnamed")
+_FIXED = ("name", "kind", "ageing_ms", "group_order", "spread", "unnamed")
 CHANGEABLE = tuple(setting.name for setting in fields(Topic) if setting.name not in _FIXED)
 """What `alter_topic` may change while messages flow."""
 

@@ -110,6 +110,42 @@ class QuotaSettings(Group):
         return self
 
 
+class BackupSettings(Group):
+    """Backups that the broker takes by itself."""
+
+    url: str = Field(
+        default="",
+        description="Where backups are stored by themselves: a directory of this machine, or an "
+        "object store (`s3://bucket/prefix`). Empty: none are taken but those that are asked for. "
+        "Cannot change live.",
+    )
+    interval_ms: int = Field(
+        default=60_000,
+        ge=1_000,
+        description="How long from the begin of one backup to that of the next. What is done in "
+        "between is lost if the broker's disk is. A minute: each backup lists all partitions "
+        "again, some 500 bytes for each. Can change live.",
+    )
+    backups_max: int = Field(
+        default=0,
+        ge=0,
+        description="How many backups of this broker are kept. 0 = any number. Can change live.",
+    )
+    keep_ms: int = Field(
+        default=7 * 86_400_000,
+        ge=0,
+        description="Backups that are older than this are deleted, but for the newest one. A "
+        "week: somebody has noticed by then. 0 = however old. Can change live.",
+    )
+    verify_interval_ms: int = Field(
+        default=86_400_000,
+        ge=0,
+        description="How often the newest backup is read back and compared with what was stored; "
+        "the log names what is damaged. A day: it reads all of it. 0 = never. "
+        "Can change live.",
+    )
+
+
 class EncryptionSettings(Group):
     """Whether what is stored is encrypted, and with whose key."""
 

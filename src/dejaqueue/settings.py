@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from dejaqueue import limits
 from dejaqueue.setting_groups import (
+    BackupSettings,
     EncryptionSettings,
     Group,
     OidcSettings,
@@ -213,6 +214,15 @@ class ServerSettings(Group):
         description="Port of the HTTP server: the API, /docs, /metrics, /livez, /readyz, /stats. "
         "The one after the Flight port. 0 = any free port, which is printed. Cannot change live.",
     )
+    processes: str = Field(
+        default="",
+        pattern=r"^(|auto|[1-9]|[1-9][0-9])$",
+        description="So many broker processes divide the shards of a data directory, which is "
+        "made for that and stays so: a process is one Python interpreter, so as much as one core. "
+        "`auto` = as many as there are cores. Each listens at two ports of its own, too: the "
+        "k-th at `port` + 2 k and `http_port` + 2 k; where one of those is 0, at any. Empty = one "
+        "process, which has a directory to itself. Cannot change live.",
+    )
     http_names: str = Field(
         default="",
         description="Names by which programs may call the HTTP port while there are no API keys, "
@@ -402,8 +412,8 @@ class ClusterSettings(Group):
     coordinator: str = Field(
         default="",
         description="Server on which brokers agree who serves which topic: `etcd://host:2379`, "
-        "`nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. Empty = this broker is alone. "
-        "Cannot change live.",
+        "`zookeeper://…`, `nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. "
+        "Empty = this broker is alone. Cannot change live.",
     )
     node: str = Field(
         default="",
@@ -512,6 +522,7 @@ class BrokerSettings(BaseSettings):
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
+    backup: BackupSettings = Field(default_factory=BackupSettings)
     sqs: SqsSettings = Field(default_factory=SqsSettings)
 
     @classmethod

@@ -20,7 +20,7 @@ from typing import Any
 from dev.reaper import start_reaper
 from tests.chaos import clocks, disks, machines, network
 from tests.chaos.faults import KINDS, plan
-from tests.chaos.machines import BACKENDS, SERVE
+from tests.chaos.machines import BACKENDS, BOTH, SERVE
 from tests.chaos.run import TOPICS, run, say
 
 
@@ -42,7 +42,7 @@ def main() -> int:
     unknown = set(kinds) - KINDS.keys()
     if unknown:
         parser.error(f"no such faults: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    backends = list(BACKENDS) if options.backend == "both" else [options.backend]
+    backends = list(BOTH) if options.backend == "both" else [options.backend]
     lacking = "" if options.plan else why_not(backends, kinds)
     if lacking:
         print(lacking, file=sys.stderr)

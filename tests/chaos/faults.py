@@ -340,4 +340,4 @@ def _draw(dice: random.Random, bag: list[str], kinds: Sequence[str]) -> str:
 
 def servers_of(backend: str) -> list[str]:
     """The machines of a backend that are no brokers."""
-    return [SERVERS] if backend == "servers" else []
+    return [SERVERS] if backend in {"servers", "zookeeper"} else []

@@ -24,6 +24,7 @@ from dejaqueue.connections.nats.url import read_url
 from dev.services import Service
 from dev.services.etcd import Etcd
 from dev.services.postgresql import Postgresql
+from dev.services.zookeeper import ZooKeeper
 from tests.chaos.clocks import BrokerClock
 from tests.chaos.disks import RESERVE_BYTES, BadDisk
 from tests.chaos.network import Network
@@ -34,7 +35,7 @@ BROKERS = ("a", "b", "c")
 SERVERS = "s"
 PORT, HTTP_PORT = 7464, 7465
 ROUTE_PORT, NATS_PORT = 7470, 7471
-POSTGRES_PORT, ETCD_PORT = 5432, 2379
+POSTGRES_PORT, ETCD_PORT, ZOOKEEPER_PORT = 5432, 2379, 2181
 LEASE_MS = 2_000
 SERVE = ("-m", "dejaqueue")
 
@@ -240,6 +241,21 @@ class FarEtcd(_Far, Etcd):
         return super().spawn(self.far(command), **given)
 
 
+class FarZooKeeper(_Far, ZooKeeper):
+    """ZooKeeper in the namespace of servers, which looks for the end of sessions twice a second."""
+
+    user = None
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(tickTime="500")
+        self.network, self.port = network, ZOOKEEPER_PORT
+        self.host = network.address(SERVERS)
+
+    def spawn(self, command: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        """See Service.spawn."""
+        return super().spawn(self.far(command), **given)
+
+
 def _start(server: Service) -> None:
     server.start()
 
@@ -253,10 +269,11 @@ class Servers(Backend):
     )
     resume_seconds_max = 15.0
     short_bytes = 2 << 20
+    far_facts: Callable[[Network], Service] = FarEtcd
 
     def start(self, network: Network, folder: Path) -> None:
         """See Backend.start."""
-        self.facts = FarEtcd(network)
+        self.facts = self.far_facts(network)
         self.records = FarPostgresql(network)
         if self.has_disks:
             self.records.settings |= {"max_wal_size": "96MB", "min_wal_size": "32MB"}
@@ -291,6 +308,14 @@ class Servers(Backend):
         for one in ("records", "facts"):
             if hasattr(self, one):
                 getattr(self, one).stop()
+
+
+class ServersZooKeeper(Servers):
+    """The same with ZooKeeper for facts."""
+
+    name = "zookeeper"
+    ports = MappingProxyType(Servers.ports | {SERVERS: [POSTGRES_PORT, ZOOKEEPER_PORT]})
+    far_facts = FarZooKeeper
 
 
 class Embedded(Backend):
@@ -372,13 +397,19 @@ class Embedded(Backend):
         return lambda: None
 
 
-BACKENDS: dict[str, type[Backend]] = {one.name: one for one in (Servers, Embedded)}
+BACKENDS: dict[str, type[Backend]] = {
+    one.name: one for one in (Servers, ServersZooKeeper, Embedded)
+}
+BOTH = (Servers.name, Embedded.name)
+"""What is proved when nobody says which: the third differs from the first in its facts alone."""
 
 
 def missing(backend: str) -> str:
     """What a backend lacks here; "" = nothing."""
     if backend == Servers.name:
         return Postgresql.missing() or Etcd.missing() or ""
+    if backend == ServersZooKeeper.name:
+        return Postgresql.missing() or ZooKeeper.missing() or ""
     from dejaqueue.cluster.jetstream import find_program
     from dejaqueue.errors import Refused
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from dejaqueue.client.flight_transport import FlightConsumeChannel, FlightTransport
+from dejaqueue.client.lane_consume import LaneConsumeChannel
 from dejaqueue.client.routed_transport import RoutedTransport, urls_of
 from dejaqueue.client.transport import Delivery as Arrived
 from dejaqueue.errors import DejaQError
@@ -127,7 +128,7 @@ class _Channel:
 
     def __init__(
         self,
-        inner: FlightConsumeChannel,
+        inner: FlightConsumeChannel | LaneConsumeChannel,
         closing: Callable[[], None],
         releasing: Callable[[Settle], None],
     ) -> None:

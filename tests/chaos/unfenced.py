@@ -33,9 +33,15 @@ def _append_whatever_others_did(log: SqlRecords, after: int, records: Sequence[A
 
 
 def _keep_for_ever(
-    node: str, session: str, view: ownership.View, slots: int, *, waits: bool = False
+    node: str,
+    session: str,
+    view: ownership.View,
+    slots: int,
+    *,
+    waits: bool = False,
+    planned: tuple[str, ...] = (),
 ) -> ownership.Plan:
-    found = _plan(node, session, view, slots, waits=waits)
+    found = _plan(node, session, view, slots, waits=waits, planned=planned)
     _kept.update(found.keep)
     _kept.difference_update(found.hand_over)
     lost = [slot for slot in found.drop if slot in _kept]

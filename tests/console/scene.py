@@ -55,6 +55,8 @@ def furnish(site: Site, count: int = 500) -> dict[str, str]:
         "letters": "/topics/mails/letters",
         "cron": "/topics/reports/cron",
         "checks": "/checks",
+        "cluster": "/cluster",
+        "audit": "/audit",
         "access": "/access",
         "not there": "/nowhere",
     }

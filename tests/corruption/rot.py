@@ -149,7 +149,7 @@ class Rot:
 
 def _told(started: Started) -> str:
     """What the journals say about how they were found."""
-    catalogue = started.broker._alone
+    catalogue = started.broker.alone
     texts = [] if catalogue is None else list(catalogue.repairs)
     for runtime in map(started.broker.runtime, started.broker.serving()):
         for partition in runtime.partitions:

@@ -98,8 +98,11 @@ FILE_WORD = re.compile(
 )
 WRITTEN_BY_PROGRAMS = {
     "audit.html",
+    "backup.json",
     "cassandra.yaml",
+    "facts.json",
     "keys.json",
+    "restore.json",
     "shards.json",
     "people.csv",
 }

@@ -102,16 +102,16 @@ SHOWN: list[tuple[str, list[Call], Any, Any]] = [
         409,
     ),
     (
-        "order within a group of a fair queue",
-        [FAIR, put("a", 9), put("b", 1), TAKE],
+        "`priority` above 65,534 in a fair queue",
+        [FAIR, put("a", 90_001), put("b", 90_000), TAKE],
         {"content": "b"},
         {"content": "a"},
     ),
     (
-        "order within a group of a fair queue",
-        [FAIR, put("a"), message("a", "priority", {"priority": 5})],
+        "`priority` above 65,534 in a fair queue",
+        [FAIR, put("a"), message("a", "priority", {"priority": 65_535})],
         200,
-        409,
+        422,
     ),
     (
         "`nack` with other `metadata`",

@@ -115,6 +115,11 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/docs"): ("public", None),
     ("GET", "/stats"): ("root MO", None),
     ("GET", "/metrics"): ("root MO", None),
+    ("GET", "/v1/cluster"): ("key", None),
+    ("POST", "/v1/cluster/nodes/{node}/remove"): ("root", None),
+    ("POST", "/v1/cluster/nodes/{node}/repair"): ("root", None),
+    ("GET", "/v1/cluster/nodes/{node}/progress"): ("root", None),
+    ("GET", "/v1/audit"): ("root", None),
     ("GET", "/v1/keys"): ("root", None),
     ("POST", "/v1/keys"): ("root", {"name": "", "grants": []}),
     ("DELETE", "/v1/keys/{key}"): ("root", None),
@@ -512,6 +517,7 @@ def test_a_route_is_for_its_roles_alone(site: Site) -> None:
 
 def request(client: httpx.Client, method: str, path: str, body: Any, key: str | None) -> int:
     named = {"topic": MINE, "queue_name": MINE, "key": "nobody", "id": "1", "name": "x"}
+    named["node"] = "x"
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     url = path.format(**named) + QUERIES.get(path, "")
     return client.request(method, url, json=body, headers=headers).status_code

@@ -1,6 +1,6 @@
-"""Single messages by the express lane: chosen by the client by itself, and as safe as by Flight.
+"""Messages by the express lane: chosen by the client by itself, and as safe as by Flight.
 
-Byte by byte, and hostile guests: tests/unit/http/test_lane.py.
+Byte by byte, and hostile guests: tests/unit/http/test_lane.py, test_lane_consumer.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dejaqueue.client.credentials import Tls
 from dejaqueue.client.lane import Lane
 from dejaqueue.errors import DejaQError, Forbidden, Unauthenticated
 from dejaqueue.flight.server import FlightServer
+from dejaqueue.http.lane import Lane as ServersLane
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.model import RowStatus, Topic
@@ -126,6 +127,45 @@ def test_lanes_that_break_lose_nothing_and_bring_nothing_twice(site: Site) -> No
     assert payloads(site.broker) == sorted(done)
 
 
+def consumers_lanes(site: Site) -> list[ServersLane]:
+    lanes = site.http.connections.lanes
+    assert lanes is not None
+    return [one for one in list(lanes.open) if one._consumer is not None]
+
+
+def test_small_deliveries_come_by_the_lane_and_large_ones_by_flight(site: Site) -> None:
+    with Client(site.flight.url) as client:
+        client.send_batch("t", [f"{n}".encode() for n in range(3_000)])
+        batches = client.consume_batches("t", batch_rows=2_000, max_messages=1_000)
+        got = [(len(batch), batch.ack(), len(consumers_lanes(site))) for batch in batches]
+        assert (sum(rows for rows, _, _ in got), {lanes for _, _, lanes in got}) == (1_000, {0})
+        single = [
+            (one.ack(wait=False), len(consumers_lanes(site)))
+            for one in client.consume("t", max_messages=2_000)
+        ]
+        assert {lanes for _, lanes in single} == {1}
+    until(lambda: payloads(site.broker) == [] and not consumers_lanes(site))
+
+
+def test_consumers_whose_lanes_break_lose_nothing(site: Site) -> None:
+    count, got = 2_000, set()
+    with Client(site.flight.url) as client:
+        client.send_batch("t", [f"{n}".encode() for n in range(count)])
+        cuts = 0
+        for message in client.consume("t", prefetch=100):
+            got.add(bytes(message.payload))
+            message.ack(wait=False)
+            if len(got) >= 400 * (cuts + 1) and cuts < 3:
+                cuts += 1
+                for one in consumers_lanes(site):
+                    assert site.http._loop is not None  # which alone may touch a connection
+                    site.http._loop.call_soon_threadsafe(one._transport.abort)  # type: ignore[attr-defined]
+            if len(got) == count:
+                break
+    assert cuts == 3
+    until(lambda: payloads(site.broker) == [])
+
+
 def test_over_tls_by_the_same_papers_and_keys(papers: Papers) -> None:
     with running(server_tls(papers.broker, papers.ca)) as site:
         site.broker.create_topic(Topic("t"))
@@ -147,6 +187,17 @@ def test_over_tls_by_the_same_papers_and_keys(papers: Papers) -> None:
             with pytest.raises(Forbidden):
                 client.send("other", b"x")
         assert len(set(done)) == 80
+        reader = site.broker.keys.create("till", ["consume:t"])[1]
+        with Client(site.flight.url, api_key=reader, tls=tls, retry_ms_max=100) as client:
+            with pytest.raises(Forbidden):
+                next(iter(client.consume("other")))
+            messages = iter(client.consume("t", prefetch=1, auto_ack=False))
+            assert len(next(messages).payload) == 20_000
+            assert len(consumers_lanes(site)) == 1
+            site.broker.keys.revoke(reader.split("_")[1])
+            with pytest.raises(Unauthenticated):
+                for _ in messages:
+                    pass
         assert payloads(site.broker) == [b"x" * 20_000] * 80
         with (
             Client(site.flight.url, api_key="dq_1_2", tls=tls, retry_ms_max=100) as client,
@@ -169,6 +220,9 @@ def test_it_follows_a_topic_to_its_broker(site: Site) -> None:
             client.send(THERE, b"one")
             client.send(THERE, b"two")
             assert len(lanes_of(client)) == 2
+            for message in client.consume(THERE, max_messages=1):
+                assert len(consumers_lanes(site)) == 1
+                message.nack(delay=0)
         assert payloads(site.broker, THERE) == [b"one", b"two"]
     finally:
         near.stop()

@@ -42,7 +42,7 @@ from dejaqueue.engine.snapshot import (
     plan_snapshot,
     restore,
 )
-from dejaqueue.model import MessageState, TagFilter, TopicKind
+from dejaqueue.model import GroupOrder, MessageState, TagFilter, TopicKind
 from dejaqueue.testing.reference_model import ReferenceModel
 
 EXAMPLES = int(os.environ.get("DEJAQ_MODEL_EXAMPLES", "1000"))
@@ -81,6 +81,7 @@ rules_st = st.builds(
     kind=st.sampled_from([TopicKind.TIMELINE, TopicKind.PRIORITY, TopicKind.FAIR]),
     weights=st.sampled_from([{}, {}, {"a": 3}, {"a": 2, "b": 5, "a.x": 2}]),
     group_in_flight_max=st.sampled_from([0, 0, 1, 2]),
+    group_order=st.sampled_from(list(GroupOrder)),
     ageing_ms=st.sampled_from([0, 0, 3]),
     max_attempts=st.sampled_from([0, 0, 1, 2]),
     backoff_ms=st.sampled_from([0, 0, 5]),
@@ -360,9 +361,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(rules=rules_st)
     def configure(self, rules: Rules) -> None:
-        kind, ageing_ms = self.engine.rules.kind, self.engine.rules.ageing_ms
+        old = self.engine.rules
         if self.engine.next_sequence:
-            rules = replace(rules, kind=kind, ageing_ms=ageing_ms)
+            fixed = {name: getattr(old, name) for name in ("kind", "ageing_ms", "group_order")}
+            rules = replace(rules, **fixed)
             self.apply(commands.Configure(self.now_ms, rules.to_text()))
 
     @rule(back=rows_st)

@@ -1,7 +1,7 @@
 """The order of fair topics against the reference model: few commands, many groups.
 
 Covered: weights and their changes, caps, levels, cancels and moves between dispatches, messages
-that come and come back, filters, restarts (rules 7, 8, 13).
+that come and come back, filters, priorities within groups, restarts (rules 7, 8, 13).
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import plan_snapshot, restore
-from dejaqueue.model import TagFilter, TopicKind
+from dejaqueue.model import GroupOrder, TagFilter, TopicKind
 from dejaqueue.testing.reference_model import ReferenceModel
 
 EXAMPLES = int(os.environ.get("DEJAQ_MODEL_EXAMPLES", "400"))
 FLAT = ("a", "b", "c", "d", "")
 NESTED = ("a.x", "a.y", "b", "a", "c.x.y")
 WEIGHTS: tuple[dict[str, int], ...] = ({}, {"a": 2}, {"a": 5, "b": 3}, {"a.x": 3, "c": 2, "b": 7})
+
+PRIORITIES = np.array([0, 3, 32_768, 65_535], dtype=np.uint16)
 
 steps = st.lists(
     st.one_of(
@@ -41,6 +43,7 @@ steps = st.lists(
         st.tuples(st.just("cancel"), st.lists(st.integers(0, 30), max_size=4)),
         st.tuples(st.just("regroup"), st.lists(st.integers(0, 30), max_size=4)),
         st.tuples(st.just("delay"), st.lists(st.integers(0, 30), max_size=4)),
+        st.tuples(st.just("reprioritize"), st.lists(st.integers(0, 30), max_size=4)),
         st.tuples(st.just("weigh"), st.sampled_from(WEIGHTS)),
         st.tuples(st.just("cap"), st.integers(0, 2)),
         st.tuples(st.just("restart"), st.none()),
@@ -90,8 +93,19 @@ class Both:
                 tags = Words(("", "red"), np.array(picks, dtype=np.int32) % 2)
                 dues_ms = np.full(len(picks), due_ms, dtype=np.int64)
                 groups = self.words(picks)
+                priorities = None  # now and then: all have the default one
+                if self.position % 3:
+                    priorities = PRIORITIES[(np.arange(len(picks)) + self.position) % 4]
                 self.apply(
-                    commands.Enqueue(now_ms, self.position, dues_ms, (), groups=groups, tags=tags)
+                    commands.Enqueue(
+                        now_ms,
+                        self.position,
+                        dues_ms,
+                        (),
+                        priorities=priorities,
+                        groups=groups,
+                        tags=tags,
+                    )
                 )
             case (("lease" | "lease red"), int(count)):
                 self.position += 1
@@ -111,13 +125,16 @@ class Both:
                     self.apply(commands.Ack(now_ms, -1, sequences, attempts))
                 else:
                     self.apply(commands.Nack(now_ms, now_ms, -1, sequences, attempts))
-            case (("cancel" | "regroup" | "delay"), list(backs)):
+            case (("cancel" | "regroup" | "delay" | "reprioritize"), list(backs)):
                 last = self.engine.next_sequence
                 sequences = np.unique(np.array([last - 1 - back for back in backs], dtype=np.int64))
                 if name == "cancel":
                     self.apply(commands.Cancel(now_ms, sequences))
                 elif name == "delay":
                     self.apply(commands.Move(now_ms, sequences, sequences * 0 + now_ms + 4))
+                elif name == "reprioritize":
+                    priorities = PRIORITIES[(sequences + self.now_ms) % 4]
+                    self.apply(commands.Move(now_ms, sequences, priorities=priorities))
                 else:
                     groups = self.words((sequences % 5).tolist())
                     self.apply(commands.Move(now_ms, sequences, groups=groups))
@@ -146,6 +163,7 @@ class Both:
     st.sampled_from(WEIGHTS),
     st.sampled_from([0, 0, 1, 2]),
     st.sampled_from([TINY, STANDARD]),
+    st.sampled_from(list(GroupOrder)),
 )
 def test_fair_topics_agree_with_the_model(
     todo: list[tuple[str, object]],
@@ -153,9 +171,10 @@ def test_fair_topics_agree_with_the_model(
     weights: dict[str, int],
     cap: int,
     layout: Layout,
+    group_order: GroupOrder,
 ) -> None:
     groups = (groups * 5)[:5]
-    rules = Rules(TopicKind.FAIR, weights=weights, group_in_flight_max=cap)
+    rules = Rules(TopicKind.FAIR, weights=weights, group_in_flight_max=cap, group_order=group_order)
     both = Both(groups, rules, layout)
     for name, argument in todo:
         both.do(name, argument)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 # File of more than 600 lines (800 of tests), and a sentence that says why it is one noun.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "src/dejaqueue/http/shapes.py": "The parts of the OpenAPI document, read by their names.",
+}
 
 _FIELDS_OF_A_MESSAGE = "The fields of a message, by the names that users give them."
 _FIELDS_OF_A_CHANGE = "What names messages and what changes of them, each by its name."
@@ -15,6 +17,7 @@ _FIELDS_OF_A_QUERY = "The fields of a query; the framework reads each from its o
 MANY_PARAMETERS: dict[str, str] = {
     "src/dejaqueue/cli/changes.py::move": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/messages.py::consume": _OPTIONS_OF_A_COMMAND,
+    "src/dejaqueue/cli/restore.py::restore": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/send.py::send": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/cli/worker.py::worker": _OPTIONS_OF_A_COMMAND,
     "src/dejaqueue/client/_aio/changes.py::AsyncChanges.move": _FIELDS_OF_A_CHANGE,
@@ -66,6 +69,10 @@ WITHOUT_UNIT_TEST: dict[str, str] = {
     "src/dejaqueue/journal/records/interface.py": "a contract",
     "src/dejaqueue/broker/topic/cluster_port.py": "a contract",
     "src/dejaqueue/coordinator/interface.py": "a contract",
+    "src/dejaqueue/outbox/django/apps.py": "names",
+    "src/dejaqueue/outbox/django/migrations/0001_tables.py": (
+        "tests/unit/outbox/django/test_models.py"
+    ),
 }
 
 # Modules that are a list of names, not a room.
@@ -79,11 +86,11 @@ ORDINARY_NOUNS: set[str] = set(
     """
     address administration app apply array bar bench block body bound bucket cache candidate
     capacity chart check child choice clock close cluster column comparison concurrency config
-    configuration conflict connection content context copy count credential cursor directory
-    disk driver encode end error executor extra failure field figure file flag flow folder
-    format future gateway get hash head health histogram hour input instant interface life limit
-    line list listener load local lock loop machine main measure memory metric mode model
-    monitor name network number object op option outcome output parameter phase piece ping
+    configuration conflict connection content context copy count credential cursor directory disk
+    driver encode end error executor extra failure field figure file flag flow folder format future
+    gateway get hash head health histogram hour input instant interface life limit line list
+    listener load local lock loop machine main management measure memory meta metric migration mode
+    model monitor name network number object op option outcome output parameter phase piece ping
     placeholder plain plan pong pool problem process progress protocol proxy queue rate reader
     readiness receiver recovery redirect registry repair report restart result runtime sample
     schema series server service set shape shard simulation slot socket source space span system
@@ -95,8 +102,8 @@ ORDINARY_NOUNS: set[str] = set(
 # Names of other systems and formats.
 FOREIGN_NOUNS: set[str] = set(
     """
-    aio cassandra celery cli dejaqueue doq etcd flight http jetstream kafka mysql nats oidc openapi
-    postgresql redis spark sql sqlalchemy sqlite sync tls
+    aio cassandra celery cli dejaqueue django doq etcd flight http jetstream kafka mysql nats oidc
+    openapi postgresql redis spark sql sqlalchemy sqlite sync tls
     """.split()  # noqa: SIM905 - a page of quotes would say no more
 )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from dejaqueue.access.api_keys import id_of, without_secrets
-from dejaqueue.clock import Clock, SteadyClock
+from dejaqueue.clock import Clock, SteadyClock, SystemClock
 from dejaqueue.errors import DejaQError, NotAllowed
 from dejaqueue.log_rate import LogRate
 
@@ -26,6 +27,31 @@ nobody must fill the disk with them. What was administered is always written."""
 NOBODY = "unknown"
 """Who calls without a key, or with a wrong one."""
 TEXT_CHARS_MAX = 300
+
+
+KEPT = 2_000
+"""Lines of this process that are shown to admins who ask; older ones are in the log alone."""
+_newest: deque[dict[str, object]] = deque(maxlen=KEPT)
+
+
+def newest(limit: int, **wanted: str) -> list[dict[str, object]]:
+    """The newest lines of this process, the newest first.
+
+    Args:
+        limit: so many at most.
+        wanted: texts that fields have to contain, in any case; "" = anything.
+
+    Returns:
+        The fields of each line, and `at_ms`, UTC milliseconds.
+    """
+    found: list[dict[str, object]] = []
+    for line in reversed(list(_newest)):
+        if len(found) == limit:
+            break
+        shown = ((part, str(line.get(name, ""))) for name, part in wanted.items())
+        if all(part.lower() in text.lower() for part, text in shown):
+            found.append(line)
+    return found
 
 
 def record(who: str, peer: str, action: str, topic: str, outcome: str, **more: object) -> None:
@@ -49,6 +75,7 @@ def record(who: str, peer: str, action: str, topic: str, outcome: str, **more: o
     }
     short = {name: _short(value) for name, value in fields.items()}
     line = " ".join(f"{name}={json.dumps(value)}" for name, value in short.items())
+    _newest.append({"at_ms": SystemClock().utc_ms(), **short})
     level = logging.INFO if outcome == "done" else logging.WARNING
     log.log(level, "%s", line, extra={"audit": short})
 

@@ -308,6 +308,19 @@ ACTIONS = _table([
         _SERVERS,
         "List topics that the catalogue or the journals lack.",
     ),
+    # --- backups
+    Call(
+        "backup",
+        ("url", "full"),
+        _SERVERS,
+        "Begin a backup of all topics to a directory of the broker's machine, or an object store.",
+    ),
+    Call(
+        "backup_progress",
+        (),
+        Rule((ADMIN,), field=BROKER),
+        "Show how far the backup is that was begun last, or how it ended.",
+    ),
     # --- API keys
     Call(
         "create_key",

@@ -78,6 +78,16 @@ _ROWS = (
         "GET", "/v1/stats", "stats", _BROKER_LOOKS,
         "Count the broker and every topic, also those that other brokers serve.",
     ),
+    # --- the cluster
+    _call("GET", "/v1/cluster", "cluster"),
+    _call("POST", "/v1/cluster/nodes/{node}/remove", "remove_node"),
+    _call("POST", "/v1/cluster/nodes/{node}/repair", "repair_node"),
+    _call("GET", "/v1/cluster/nodes/{node}/progress", "node_progress"),
+    # --- who did what
+    Route(
+        "GET", "/v1/audit", "audit_lines", Rule((Role.ADMIN,), field=BROKER),
+        "Show the newest lines of this broker's audit log since it started.",
+    ),
     # --- API keys
     _call("GET", "/v1/keys", "list_keys"),
     _call("POST", "/v1/keys", "create_key"),

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote
 
 from dejaqueue.errors import Unauthenticated
@@ -21,15 +22,22 @@ from dejaqueue.errors import Unauthenticated
 ALGORITHM = "AWS4-HMAC-SHA256"
 CLOCKS_APART_MS_MAX = 15 * 60_000
 """So far may the time of a signature be from the broker's: as far as AWS lets it be."""
-_FIELDS = re.compile(
+REMEMBERED = 1_024
+"""Callers, signing keys and times that are remembered each: a program signs all day with one key,
+and to derive it again and again would cost as much as the rest of a small request."""
+_WHO = re.compile(
     rf"{ALGORITHM} Credential=([^\s,/]{{1,128}})/(\d{{8}})/([A-Za-z0-9-]{{1,64}})/sqs/aws4_request"
-    r",\s*SignedHeaders=([a-z0-9;_-]{1,2048}),\s*Signature=([0-9a-f]{64})"
+    r",\s*SignedHeaders=([a-z0-9;_-]{1,2048}),\s*Signature="
 )
+_HEAD_CHARACTERS_MAX = 2_500
+_DIGITS = 64
+_HEXADECIMAL = re.compile("[0-9a-f]{64}")
 _TIME = re.compile(r"\d{8}T\d{6}Z")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]+")
 _BLANKS = re.compile(r" +")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SignedRequest:
     """What of a request is signed.
 
@@ -46,7 +54,7 @@ class SignedRequest:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Signature:
     """What an authorization header says.
 
@@ -66,24 +74,19 @@ class Signature:
     @classmethod
     def of(cls, authorization: str) -> Signature:
         """What a header says. Raises Unauthenticated: it is no signature for SQS."""
-        match = _FIELDS.fullmatch(authorization.strip())
-        if match is None:
+        authorization = authorization.strip()
+        head, text = authorization[:-_DIGITS], authorization[-_DIGITS:]
+        who = _who(head) if len(head) <= _HEAD_CHARACTERS_MAX else None
+        if who is None or _HEXADECIMAL.fullmatch(text) is None:
             raise Unauthenticated(f"authorization: {ALGORITHM} with a credential for sqs")
-        key_id, day, region, names, text = match.groups()
-        return cls(key_id, day, region, names.split(";"), text)
+        return cls(*who, text)
 
     def check(self, request: SignedRequest, now_ms: int) -> None:
         """Raise Unauthenticated if what must be signed is not, or the time is another one."""
-        if not {"host", "x-amz-date"} <= set(self.signed_headers):
+        if "host" not in self.signed_headers or "x-amz-date" not in self.signed_headers:
             raise Unauthenticated("a signature is of host and x-amz-date, among others")
         time = request.headers.get("x-amz-date", "")
-        try:
-            if _TIME.fullmatch(time) is None:
-                raise ValueError
-            moment = datetime.strptime(time, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        except ValueError:
-            raise Unauthenticated("x-amz-date: a time as 20300131T093000Z") from None
-        apart_ms = abs(now_ms - round(moment.timestamp() * 1_000))
+        apart_ms = abs(now_ms - _instant_ms(time))
         if not time.startswith(self.day) or apart_ms > CLOCKS_APART_MS_MAX:
             raise Unauthenticated(
                 f"the signature has expired, or is not valid yet: {apart_ms // 1_000} s from now"
@@ -91,9 +94,7 @@ class Signature:
 
     def fits(self, request: SignedRequest, signing: bytes) -> bool:
         """True if the request was signed with the key that this is of (ApiKey.signing)."""
-        key = signing
-        for part in (self.day, self.region, "sqs", "aws4_request"):
-            key = hmac.digest(key, part.encode(), "sha256")
+        key = _key(signing, self.day, self.region)
         scope = f"{self.day}/{self.region}/sqs/aws4_request"
         told = hashlib.sha256(self._canonical(request).encode()).hexdigest()
         text = f"{ALGORITHM}\n{request.headers['x-amz-date']}\n{scope}\n{told}"
@@ -101,23 +102,59 @@ class Signature:
         return hmac.compare_digest(expected, self.text)
 
     def _canonical(self, request: SignedRequest) -> str:
-        pairs = parse_qsl(request.query, keep_blank_values=True)
-        query = "&".join(
-            f"{name}={value}"
-            for name, value in sorted((quote(n, "~"), quote(v, "~")) for n, v in pairs)
-        )
+        query, path = "", request.path or "/"
+        if request.query:
+            pairs = parse_qsl(request.query, keep_blank_values=True)
+            quoted = sorted((quote(name, "~"), quote(value, "~")) for name, value in pairs)
+            query = "&".join([f"{name}={value}" for name, value in quoted])
+        if _PLAIN_PATH.fullmatch(path) is None:
+            path = quote(path, safe="/~")  # each service but S3 signs the path encoded once more
         headers = "".join(
-            f"{name}:{_BLANKS.sub(' ', request.headers.get(name, '').strip())}\n"
-            for name in self.signed_headers
+            [f"{name}:{_trimmed(request.headers.get(name, ''))}\n" for name in self.signed_headers]
         )
         return "\n".join(
             (
                 request.method,
-                # Each service but S3 signs the path encoded once more.
-                quote(request.path or "/", safe="/~"),
+                path,
                 query,
                 headers,
                 ";".join(self.signed_headers),
                 hashlib.sha256(request.body).hexdigest(),
             )
         )
+
+
+@lru_cache(REMEMBERED)
+def _who(head: str) -> tuple[str, str, str, tuple[str, ...]] | None:
+    """Key, day, region and signed headers, of what is before a signature."""
+    match = _WHO.fullmatch(head)
+    if match is None:
+        return None
+    key_id, day, region, names = match.groups()
+    return key_id, day, region, tuple(names.split(";"))
+
+
+@lru_cache(REMEMBERED)
+def _key(signing: bytes, day: str, region: str) -> bytes:
+    """The key that requests of a day are signed with; the first one of a day takes longer."""
+    key = signing
+    for part in (day, region, "sqs", "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+@lru_cache(REMEMBERED)
+def _instant_ms(time: str) -> int:
+    """UTC milliseconds of a time. Raises Unauthenticated."""
+    try:
+        if _TIME.fullmatch(time) is None:
+            raise ValueError
+        moment = datetime.strptime(time, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise Unauthenticated("x-amz-date: a time as 20300131T093000Z") from None
+    return round(moment.timestamp() * 1_000)
+
+
+def _trimmed(value: str) -> str:
+    value = value.strip()
+    return _BLANKS.sub(" ", value) if "  " in value else value

@@ -26,13 +26,21 @@ class StartToken:
 
     Args:
         directory: of the broker's data; None = it has none here.
+        is_made: the parent of this process has made it.
 
     Attributes:
         text: the token.
         path: where it was written.
     """
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, *, is_made: bool = False) -> None:
+        if is_made and directory is not None:
+            self.path = directory / FILE
+            try:
+                self.text = self.path.read_text().strip()
+                return
+            except FileNotFoundError:  # there was a key meanwhile: nobody can know this one
+                directory = None
         self.text = secrets.token_hex(TOKEN_BYTES)
         if directory is None:
             handle, name = tempfile.mkstemp(prefix=f"dejaq-{FILE}-")

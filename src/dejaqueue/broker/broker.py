@@ -17,6 +17,8 @@ from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
 from dejaqueue.broker import news
+from dejaqueue.broker.backup.backups import Backups
+from dejaqueue.broker.backup.restoring import check_finished
 from dejaqueue.broker.calls import calls
 from dejaqueue.broker.consumers.dispatch import Sink
 from dejaqueue.broker.counting import BrokerCounts, TopicCounts
@@ -29,7 +31,7 @@ from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, forecast, handing_over
-from dejaqueue.broker.topic.catalogue import Catalogue, with_births
+from dejaqueue.broker.topic.catalogue import Catalogue, Changes, with_births
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
@@ -104,7 +106,7 @@ class Broker:
         """Over the two that follow it, for a few lines: nothing is read, written or asked in it."""
         self._topics: dict[str, ServedTopic] = {}
         """Those that were used, or given to it by a cluster."""
-        self._alone: LoneCatalogue | None = None
+        self.alone: LoneCatalogue | None = None
         """The catalogue, if it is one of its own."""
         self._catalogue: Catalogue
         self._names = NameLocks(self._threads.lock)
@@ -132,6 +134,7 @@ class Broker:
         )
         self.transactions = Transactions(coordinator, self.clock, self._served_of)
         self.homes = Homes(self.runtime, lambda: self.peers)
+        self.backups = Backups(self, self._threads.executor("dejaq-backup", 2))
         self._roster = Roster(
             settings.dispatch,
             self.snapshot_writer,
@@ -155,13 +158,14 @@ class Broker:
         self.store = self._given_store or store_of(self.settings)
         try:
             encrypt(self.store, self.settings.encryption)
+            check_finished(self.store)
             if self.store.encryption is not None:
                 self.history.encrypt(self.store.encryption.cipher("history"))
             node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
             if node is None:
                 lock, future = self._threads.lock(), self._threads.future
-                self._alone = LoneCatalogue(self.store, lock, writer, utc_ms, future)
-                self._catalogue = self._alone
+                self.alone = LoneCatalogue(self.store, lock, writer, utc_ms, future)
+                self._catalogue = self.alone
             else:
                 self._catalogue = node.catalogue(self.store, writer, utc_ms)
             self.history.journals_of = None if node is None else self._catalogue.journals
@@ -180,15 +184,16 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
-        if self._alone is not None:
-            deleting.finish_all(self.store, self._alone)
+        if self.alone is not None:
+            deleting.finish_all(self.store, self.alone)
         ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
         self._ports = TopicPorts(*ports, self._opener)
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
+        self.backups.start()
         # Of a cluster, topics come by `take`.
-        self._room.begin(self.store, [] if self._alone is None else self._alone.used())
+        self._room.begin(self.store, [] if self.alone is None else self.alone.used())
         news.started(self.topic_count, (self.started_us - began_us) // 1_000)
 
     def stop(self) -> None:
@@ -202,6 +207,7 @@ class Broker:
         self._names.wait()  # what is being made or deleted needs the store and the workers
         runtimes = list(self._topics.values())
         self.carrier.close()
+        self.backups.close()
         for runtime in runtimes:
             runtime.begin_close(handing_over.finish)
         for runtime in runtimes:
@@ -283,10 +289,9 @@ class Broker:
         return served
 
     def view(self, name: str) -> ServedView:
-        """The served topic, or shard of one, or a subscription to it. Raises as `runtime`."""
+        """The served topic, or shard of one, or a subscription of it. Raises as `runtime`."""
         topic, subscription = parse_subscription(name)
-        served = self.runtime(topic)
-        return served.subscription(subscription) if subscription else served
+        return self.runtime(topic).view(subscription)
 
     def served_names(self, topic: Topic) -> tuple[str, ...]:
         """What is served apart: its shards in a cluster, the topic as a whole by a lone broker."""
@@ -386,7 +391,7 @@ class Broker:
         """What is served here, or will be when it is used, the oldest first."""
         if not self._running:
             return []
-        return list(self._topics) if self._alone is None else self._alone.names()
+        return list(self._topics) if self.alone is None else self.alone.names()
 
     def is_used(self, name: str) -> bool:
         """Whether a topic, or shard of one, may have journals."""
@@ -400,7 +405,7 @@ class Broker:
         """How many topics there are: of a broker that is alone; how many it serves, of others."""
         if not self._running:
             return 0
-        return len(self._topics) if self._alone is None else self._alone.count
+        return len(self._topics) if self.alone is None else self.alone.count
 
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
@@ -411,9 +416,9 @@ class Broker:
         with self._names.held(topic.name):
             self.check_running()
             self.history.check(topic.history)
-            if self._alone is not None:
-                deleting.finish(topic.name, self.store, self._alone)
-                if self._alone.find(topic.name) is None:
+            if self.alone is not None:
+                deleting.finish(topic.name, self.store, self.alone)
+                if self.alone.find(topic.name) is None:
                     self.history.drop(topic.name)
             made = self._catalogue.create(topic, exist_ok=exist_ok)
         if self.node is not None:
@@ -421,17 +426,16 @@ class Broker:
                 self.node.placed(name)
         return made
 
-    def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic:
+    def alter_topic(self, name: str, changes: Changes) -> Topic:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
         with self._names.held(name):
             self.check_running()
-            self.history.check(changes.get("history"))
+            self.history.check(not callable(changes) and changes.get("history"))
             topic = self._catalogue.alter(name, changes)
-            served = [self._topics.get(one) for one in self.served_names(topic)]
-            self._follow_catalogue([one for one in served if one is not None])
-        for one in served if "subscriptions" in changes else ():
-            if one is not None:
-                one.wait_subscribed()
+            served = [one for one in map(self._topics.get, self.served_names(topic)) if one]
+            self._follow_catalogue(served)
+        for one in served if callable(changes) or "subscriptions" in changes else ():
+            one.wait_subscribed()
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -441,7 +445,7 @@ class Broker:
             Unavailable: it is deleted, but not everybody has let go of it yet; the same call again
                 waits for them.
         """
-        if self._alone is None:
+        if self.alone is None:
             self.check_running()
             self._catalogue.delete(name)
             self.catalogue_changed()
@@ -450,14 +454,14 @@ class Broker:
             return
         with self._names.held(name):
             self.check_running()
-            self._alone.delete(name)
+            self.alone.delete(name)
             with self._lock:
                 runtime = self._topics.pop(name, None)
             known: dict[int, int] = {}
             if runtime is not None:  # somebody used it
                 self._endings.close([runtime])
                 known = runtime.next_sequences()
-            deleting.finish(name, self.store, self._alone, known)
+            deleting.finish(name, self.store, self.alone, known)
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""
@@ -465,8 +469,7 @@ class Broker:
         return self._catalogue.all()
 
     def topic(self, name: str, *, newest: bool = False) -> Topic:
-        """The topic of this name, or as a subscription of this name sees it, or TopicUnknown;
-        `newest`: as of now, whoever changed it."""
+        """As `Catalogue.seen`; `newest`: as of now, whoever changed it."""
         self.check_running()
         return self._catalogue.seen(name, newest=newest)
 
@@ -586,10 +589,9 @@ class Broker:
 
     def home(self, topic: str) -> str:
         """Where a topic is served: the URL of that broker, "" = here, or nobody knows."""
-        topic, _ = parse_subscription(topic)
-        if self.node is None or self.serves(topic):
+        if self.node is None or self.serves(parse_subscription(topic)[0]):
             return ""
-        other = self.node.elsewhere(topic)
+        other = self.node.elsewhere(parse_subscription(topic)[0])
         return other.url if isinstance(other, Elsewhere) else ""
 
     @property

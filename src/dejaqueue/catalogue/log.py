@@ -121,6 +121,11 @@ class CatalogueLog:
         """Up to which change the catalogue is known here."""
         return self.state.revision
 
+    def copied(self) -> CatalogueState:
+        """A copy of the state, between two changes."""
+        with self._writing:
+            return self.state.copy()
+
     def read(self) -> None:
         """Know every change that was durable when this was called, whoever made it.
 

@@ -364,9 +364,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             for consuming in self._consuming.values():
                 self._open(consuming)
 
-    def _get(self, queue: str, timeout: float | None = None) -> Any:
-        raise NotImplementedError("messages are pushed")
-
     def basic_get(self, queue: str, no_ack: bool = False, **_options: Any) -> Any:
         """The next message, if there is one that is due."""
         if not self._size(queue):

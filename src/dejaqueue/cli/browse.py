@@ -10,20 +10,26 @@ from typing import Any
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli import terminal
+from dejaqueue.cli.connection import connect, json_option, topic_argument, url_option
 from dejaqueue.cli.filters import STATES, where_of, where_options
 from dejaqueue.cli.messages import message_fields
 from dejaqueue.cli.output import print_rows
 from dejaqueue.cli.times import Span, show_instant
+from dejaqueue.clock import SystemClock
 
 BAR_COLUMNS = 40
+_NUMBERS_COLUMNS = 60
+"""What stands before a bar takes at most so many."""
+STRETCHES = 20
+"""Of a histogram whose end is not given."""
 
 
 @click.command(
     epilog="Examples: `dejaq peek reminders --limit 5 --json` · "
     "`dejaq peek reminders --group acme --tag mail --to 2026-12-24T18:00:00Z`",
 )
-@click.argument("topic")
+@topic_argument
 @click.option("--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True)
 @click.option("--key", "keys", multiple=True, help="Key of a message; may be repeated.")
 @click.option("--id", "ids", type=int, multiple=True, help="Id of a message; may be repeated.")
@@ -65,7 +71,7 @@ def _summary(row: dict[str, Any]) -> dict[str, Any]:
 @click.command(
     epilog="Examples: `dejaq counts reminders` · `dejaq counts reminders --by group --limit 10`",
 )
-@click.argument("topic")
+@topic_argument
 @click.option(
     "--by", type=click.Choice(("state", "group", "tag")), default="state", show_default=True
 )
@@ -81,9 +87,9 @@ def counts(*, topic: str, by: str, limit: int, as_json: bool, url: str) -> None:
 
 @click.command(
     epilog="Example: `dejaq histogram reminders --from 2026-12-24T00:00:00Z "
-    "--to 2026-12-25T00:00:00Z --bucket 1h`",
+    "--to 2026-12-25T00:00:00Z --bucket 1h` · `dejaq histogram reminders --bucket 1h`",
 )
-@click.argument("topic")
+@topic_argument
 @click.option("--bucket", "bucket_ms", type=Span(), required=True, help="Length of a stretch.")
 @click.option("--rough", is_flag=True, help="From the index alone; says how far it may be off.")
 @where_options("scheduled", "ready", "leased")
@@ -92,9 +98,14 @@ def counts(*, topic: str, by: str, limit: int, as_json: bool, url: str) -> None:
 def histogram(
     *, topic: str, bucket_ms: int, rough: bool, as_json: bool, url: str, **where: Any
 ) -> None:
-    """Show how many messages of TOPIC are due in each stretch of time from --from to --to."""
-    if where["due_from"] is None or where["due_to"] is None:
-        raise click.UsageError("say where it begins and ends with --from and --to")
+    """Show how many messages of TOPIC are due in each stretch of time from --from to --to.
+
+    Without --from, from now on; without --to, 20 stretches.
+    """
+    if where["due_from"] is None:
+        where["due_from"] = SystemClock().utc_ms()
+    if where["due_to"] is None:
+        where["due_to"] = where["due_from"] + STRETCHES * bucket_ms
     with connect(url) as client:
         found = client.histogram(
             topic, bucket=bucket_ms / 1_000, exact=not rough, **where_of(where)
@@ -106,7 +117,9 @@ def histogram(
         for due_ms, count in zip(found.dues_ms.tolist(), counted, strict=True)
     ]
     if not as_json:
-        rows = [row | {"": "█" * (row["count"] * BAR_COLUMNS // most)} for row in rows]
+        wide = max(BAR_COLUMNS, terminal.columns() - _NUMBERS_COLUMNS)
+        room = wide if terminal.is_terminal() else BAR_COLUMNS
+        rows = [row | {"": terminal.bar(row["count"], most, room)} for row in rows]
     print_rows(rows, as_json=as_json)
     if found.error_max:
         click.echo(f"all together may be too high by {found.error_max}", err=True)

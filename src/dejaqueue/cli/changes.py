@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, name_argument, topic_argument, url_option
 from dejaqueue.cli.filters import WAITING_STATES, where_of, where_options
 from dejaqueue.cli.output import print_fields, print_rows
 from dejaqueue.cli.times import Instant, SignedSpan, Span
@@ -59,7 +59,7 @@ def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: boo
     "`dejaq move reminders --key alice-1 --by -10m --if-due 2026-12-24T18:00:00Z` · "
     "`dejaq move reminders --group acme --to 2026-12-24T18:00:00Z --by 1h`",
 )
-@click.argument("topic")
+@topic_argument
 @click.option("--key", "keys", multiple=True, help="Key of a message; may be repeated.")
 @click.option("--id", "ids", type=int, multiple=True, help="Id of a message; may be repeated.")
 @where_options(*WAITING_STATES)
@@ -135,7 +135,7 @@ def move(
     epilog="Examples: `dejaq cancel reminders --key alice-1` · "
     "`dejaq cancel reminders --group acme --dry-run`",
 )
-@click.argument("topic")
+@topic_argument
 @click.option("--key", "keys", multiple=True, help="Key of a message; may be repeated.")
 @click.option("--id", "ids", type=int, multiple=True, help="Id of a message; may be repeated.")
 @where_options(*WAITING_STATES)
@@ -173,7 +173,7 @@ def cancel(
 
 
 @click.command(epilog="Example: `dejaq topic purge reminders --yes`")
-@click.argument("name")
+@name_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option("Print JSON: cancelled.")
 @url_option

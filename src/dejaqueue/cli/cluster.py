@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, topic_names, url_option
 from dejaqueue.cli.output import print_json, print_rows
 from dejaqueue.clock import SteadyClock, Wake
 
@@ -27,7 +27,7 @@ def cluster() -> None:
 
 
 @cluster.command()
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=topic_names)
 @json_option("Print JSON.")
 @url_option
 def status(topic: str | None, *, as_json: bool, url: str) -> None:

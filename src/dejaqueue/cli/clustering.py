@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dejaqueue.cli.parent import Parent
 from dejaqueue.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dejaqueue.cluster.servers import ServerList
     from dejaqueue.cluster.witness import Witness
     from dejaqueue.coordinator.interface import Coordinator
+    from dejaqueue.flight.server import FlightServer
     from dejaqueue.journal.records.nats.store import NatsRecordStore
     from dejaqueue.settings import BrokerSettings
 
@@ -37,6 +39,7 @@ class ClusterSeat:
 
     Args:
         settings: as they were read.
+        parent: what this process has in common with others; None = it has no such parent.
 
     Attributes:
         settings: for the broker: with the server beside it, if there is one.
@@ -46,7 +49,8 @@ class ClusterSeat:
         BadRequest: settings that do not fit each other.
     """
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, parent: Parent | None = None) -> None:
+        self._parent = parent
         self.settings = self._given = settings
         self.node: Node | None = None
         self._list: ServerList | None = None
@@ -103,6 +107,9 @@ class ClusterSeat:
                 slots=cluster.slots,
                 adopts=cluster.adopt,
             )
+            if self._parent is not None:
+                self.node.planned = self._parent.names
+                self._parent.end_with_parent(opened[0])
         return True
 
     def reload_files(self) -> None:
@@ -110,10 +117,11 @@ class ClusterSeat:
         if self._server is not None:
             self._server.reload_files()
 
-    def join(self, broker: Broker, port: int, http_port: int, *, tls: bool) -> None:
+    def join(self, broker: Broker, flight: FlightServer, http_port: int, *, tls: bool) -> None:
         """Take part, now that the ports are open."""
         if self.node is None:
             return
+        self.node.on_gone = flight.drop
         if self._server is not None:
             self._list = self._list_of_servers(self._server, self.node.coordinator)
             self._heal_copies(broker, self._server)
@@ -125,10 +133,14 @@ class ClusterSeat:
         address = self.settings.cluster.advertise or self.settings.server.host
         ending = "s" if tls else ""
         self.node.start(
-            broker, f"dejaq{ending}://{address}:{port}", f"http{ending}://{address}:{http_port}"
+            broker,
+            f"dejaq{ending}://{address}:{flight.port}",
+            f"http{ending}://{address}:{http_port}",
         )
         if self._list is not None:
             self._list.start()
+        if self._parent is not None:
+            self._parent.enter(flight, self.node)
 
     def _list_of_servers(self, server: JetStreamServer, coordinator: Coordinator) -> ServerList:
         from dejaqueue.cluster.embedded import list_beside
@@ -142,7 +154,7 @@ class ClusterSeat:
         """What says at once that this process is dead; None = the others wait for its lease."""
         from dejaqueue.cluster.witness import Witness
 
-        if coordinator.startswith("memory:"):  # dead with this process
+        if coordinator.startswith(("memory:", "inherited:")):  # dead with it; its parent sees it
             return None
         witness = Witness(coordinator)
         try:
@@ -185,6 +197,8 @@ class ClusterSeat:
 
     def leave(self) -> None:
         """Hand over what this broker serves. Twice is fine."""
+        if self._parent is not None:
+            self._parent.leave()
         if self._list is not None:
             self._list.close()
         if self.node is not None:

@@ -7,7 +7,7 @@ See: configuration.py; docs/guides/configuration.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +26,7 @@ FLAGS = {
     "host": "server.host",
     "port": "server.port",
     "http_port": "server.http_port",
+    "processes": "server.processes",
     "cluster": "cluster.nodes",
     "coordinator": "cluster.coordinator",
     "node": "cluster.node",
@@ -52,6 +53,11 @@ def settings_options(function: Function) -> Function:
                 "--http-port",
                 type=int,
                 help="Port of the HTTP API; 0 = any free one.  [default: 7465]",
+            ),
+            click.option(
+                "--processes",
+                metavar="N|auto",
+                help="So many processes divide the data directory; auto = one for each core.",
             ),
             click.option(
                 "--cluster",
@@ -89,10 +95,13 @@ def settings_options(function: Function) -> Function:
     return function
 
 
-def read_settings(chosen: dict[str, Any]) -> Loaded:
+def read_settings(chosen: dict[str, Any], overruling: Mapping[str, object] | None = None) -> Loaded:
     """The settings that `settings_options` chose, the environment and the file.
 
     A port of 0 also frees the other port from its default, unless it is given.
+
+    Args:
+        overruling: settings that win over all that, by name: of one of several processes.
 
     Raises:
         BadRequest: see configuration.load; a setting is given twice.
@@ -112,6 +121,8 @@ def read_settings(chosen: dict[str, Any]) -> Loaded:
         flags[name] = (f"--set {name}", value)
     if chosen["port"] == 0 and "server.http_port" not in flags:
         flags["server.http_port"] = ("--port", 0)
+    for name, value in (overruling or {}).items():
+        flags[name] = ("the parent process", value)
     return load(chosen["file"] or usual_file(), flags)
 
 

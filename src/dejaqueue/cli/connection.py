@@ -5,11 +5,13 @@ Room: cli.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from dejaqueue.errors import DejaQError, TopicUnknown
 
@@ -69,6 +71,32 @@ def url_option(function: Function) -> Function:
 def json_option(text: str) -> Callable[[Function], Function]:
     """The option --json, with what it changes."""
     return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def topic_names(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of topics that begin so, for a shell that asks; none where no broker answers."""
+    try:
+        with context.scope(cleanup=False), connect(_url_of(context), retry_ms_max=0) as client:
+            found = client.topics()
+    except DejaQError:
+        return []
+    return [
+        CompletionItem(topic.name, help=topic.kind.value)
+        for topic in found
+        if topic.name.startswith(incomplete)
+    ]
+
+
+def _url_of(context: click.Context) -> str:
+    return str(context.params.get("url") or os.environ.get("DEJAQ_URL") or URL_DEFAULT)
+
+
+topic_argument = click.argument("topic", shell_complete=topic_names)
+"""The topic that a command is about."""
+name_argument = click.argument("name", shell_complete=topic_names)
+"""The same, where the command says that it is about a topic."""
 
 
 @contextmanager

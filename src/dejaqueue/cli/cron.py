@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, topic_argument, url_option
 from dejaqueue.cli.output import payload_fields, print_fields, print_rows
 from dejaqueue.cli.times import Instant, Span, show_instant
 
@@ -31,7 +31,7 @@ def cron() -> None:
     epilog="Example: `dejaq cron put reports daily --cron '0 9 * * MON-FRI' --zone Europe/Berlin "
     "--text go`",
 )
-@click.argument("topic")
+@topic_argument
 @click.argument("name")
 @click.option("--cron", "expression", help="5 fields, or 6 with seconds first.")
 @click.option("--every", "every_ms", type=SPAN, help="A fixed interval in place of --cron.")
@@ -90,7 +90,7 @@ def put(
 
 
 @cron.command(name="list")
-@click.argument("topic")
+@topic_argument
 @click.option("--limit", type=int, help="Entries at most.")
 @json_option("Print one JSON object a line.")
 @url_option
@@ -105,7 +105,7 @@ def list_entries(topic: str, *, limit: int | None, as_json: bool, url: str) -> N
 
 
 @cron.command()
-@click.argument("topic")
+@topic_argument
 @click.argument("name")
 @json_option("Print JSON.")
 @url_option
@@ -116,7 +116,7 @@ def show(topic: str, name: str, *, as_json: bool, url: str) -> None:
 
 
 @cron.command()
-@click.argument("topic")
+@topic_argument
 @click.argument("names", nargs=-1, required=True)
 @url_option
 def pause(topic: str, names: tuple[str, ...], *, url: str) -> None:
@@ -126,7 +126,7 @@ def pause(topic: str, names: tuple[str, ...], *, url: str) -> None:
 
 
 @cron.command()
-@click.argument("topic")
+@topic_argument
 @click.argument("names", nargs=-1, required=True)
 @url_option
 def resume(topic: str, names: tuple[str, ...], *, url: str) -> None:
@@ -136,7 +136,7 @@ def resume(topic: str, names: tuple[str, ...], *, url: str) -> None:
 
 
 @cron.command()
-@click.argument("topic")
+@topic_argument
 @click.argument("names", nargs=-1, required=True)
 @json_option("Print JSON.")
 @url_option
@@ -147,7 +147,7 @@ def delete(topic: str, names: tuple[str, ...], *, as_json: bool, url: str) -> No
 
 
 @cron.command()
-@click.argument("topic")
+@topic_argument
 @click.argument("name")
 @json_option("Print JSON.")
 @url_option
@@ -158,7 +158,7 @@ def run(topic: str, name: str, *, as_json: bool, url: str) -> None:
 
 
 @cron.command(name="next")
-@click.argument("topic")
+@topic_argument
 @click.argument("name")
 @click.option("--count", type=int, default=10, show_default=True, help="Firings at most.")
 @click.option("--after", type=INSTANT, help="Those after this instant; now, if not given.")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, topic_argument, url_option
 from dejaqueue.cli.output import payload_fields, print_fields, print_rows
 from dejaqueue.cli.times import show_instant
 
@@ -56,7 +56,7 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @dead.command(name="list", epilog="Example: `dejaq dead list reminders.dead --json`")
-@click.argument("topic")
+@topic_argument
 @_choice_options
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 @json_option("Print JSON lines with all fields.")
@@ -78,7 +78,7 @@ def list_letters(
     epilog="Examples: `dejaq dead redrive reminders.dead` · "
     "`dejaq dead redrive reminders.dead --reason expired --to reminders.late`"
 )
-@click.argument("topic")
+@topic_argument
 @_choice_options
 @click.option("--id", "ids", type=int, multiple=True, help="Only this letter; may be repeated.")
 @click.option("--to", help="Where to; else each to the topic it came from.")
@@ -110,7 +110,7 @@ def redrive(
 
 
 @dead.command(epilog="Example: `dejaq dead purge reminders.dead --reason expired --yes`")
-@click.argument("topic")
+@topic_argument
 @_choice_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option("Print the outcome as JSON.")

@@ -24,6 +24,7 @@ COMMANDS = {
     "serve": "dejaqueue.cli.serve:serve",
     "config": "dejaqueue.cli.config:config",
     "doctor": "dejaqueue.cli.doctor.command:doctor",
+    "plan": "dejaqueue.cli.plan:plan",
     "demo": "dejaqueue.cli.demo.command:demo",
     "demo-spark": "dejaqueue.cli.demo.spark_command:demo_spark",
     "topic": "dejaqueue.cli.topics:topic",
@@ -39,13 +40,17 @@ COMMANDS = {
     "cancel": "dejaqueue.cli.changes:cancel",
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
+    "top": "dejaqueue.cli.top:top",
     "cluster": "dejaqueue.cli.cluster:cluster",
     "repair": "dejaqueue.cli.repair:repair",
+    "backup": "dejaqueue.cli.backup:backup",
+    "restore": "dejaqueue.cli.restore:restore",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
     "pipeline": "dejaqueue.cli.pipeline:pipeline",
     "worker": "dejaqueue.cli.worker:worker",
     "bench": "dejaqueue.cli.bench:bench",
+    "completion": "dejaqueue.cli.completion:completion",
 }
 """Name of each command, in the order of the help, and where it is."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, topic_argument, url_option
 from dejaqueue.cli.filters import tag_options
 from dejaqueue.cli.output import payload_fields, print_json
 from dejaqueue.cli.times import Span, show_instant
@@ -28,7 +28,7 @@ CONSUME_ROWS = 1_000
     "`dejaq consume reminders --timeout 5s > reminders.txt` · "
     "`dejaq consume reminders --tag mail --not-tag test`",
 )
-@click.argument("topic")
+@topic_argument
 @click.option("--subscription", default="", help="As which of its subscriptions.")
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after this many.")
 @click.option("--timeout", "timeout_ms", type=Span(), help="End when nothing came for this long.")

@@ -1,4 +1,4 @@
-"""How commands print: aligned text for people, one JSON object a line for scripts.
+"""How commands print: tables in a terminal, aligned text in a pipe, JSON lines for scripts.
 
 Room: cli.
 Holds: standard output carries results only; whatever else is said goes to standard error.
@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from dejaqueue.cli import terminal
+
 
 def print_json(values: Mapping[str, Any]) -> None:
     """One JSON object on one line."""
@@ -20,13 +22,16 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Rows with the same fields: JSON lines, or text in columns under their names."""
+    """Rows with the same fields: JSON lines, or columns under their names, which fit a terminal."""
     if as_json:
         for row in rows:
             print_json(row)
         return
     listed = list(rows)
     if not listed:
+        return
+    if terminal.is_terminal():
+        terminal.print_table(listed)
         return
     names = list(listed[0])
     lines = [names, *([_show(row[name]) for name in names] for row in listed)]
@@ -40,6 +45,9 @@ def print_fields(values: Mapping[str, Any], *, as_json: bool) -> None:
     """One thing: a JSON object, or one `name value` a line. Inner names are joined by dots."""
     if as_json:
         print_json(values)
+        return
+    if terminal.is_terminal():
+        terminal.print_facts(values)
         return
     for name, value in _flat(values, ""):
         click.echo(f"{name} {_show(value)}")

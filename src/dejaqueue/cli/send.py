@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, topic_argument, url_option
 from dejaqueue.cli.option_records import ColumnOptions, MessageOptions, with_records
 from dejaqueue.cli.output import print_json
 from dejaqueue.cli.times import Instant, Span
@@ -33,7 +33,7 @@ EXIT_ROWS_REFUSED = 3
     "`dejaq send reminders people.csv --due-column remind_at --key-column email` · "
     "`tail -f log | dejaq send lines --delay 1h`",
 )
-@click.argument("topic")
+@topic_argument
 @click.argument("file", required=False, type=click.Path(allow_dash=True))
 @click.option("--text", help="One message with this payload; nothing is read.")
 @click.option("--value", metavar="JSON", help="Instead of --text: this value as compact JSON.")

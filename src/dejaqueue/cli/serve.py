@@ -26,6 +26,7 @@ from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.memory import bound_memory, split_pools
 from dejaqueue.cli.output import print_json
+from dejaqueue.cli.parent import Parent
 from dejaqueue.cli.systemd import READY, RELOADING, STOPPING, tell_systemd
 from dejaqueue.cli.trimming import trimmer
 from dejaqueue.version import __version__
@@ -65,19 +66,31 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
     SIGHUP reads the settings again. A port of 0 also frees the other port from its default, unless
     it is given.
     """
-    loaded = read_settings(chosen)
+    parent = Parent.of_this_process()
+    overruling = None if parent is None else parent.settings
+    loaded = read_settings(chosen, overruling)
+    if loaded.settings.server.processes:
+        from dejaqueue.cli.processes import Processes
+
+        Processes(loaded.settings, chosen).run(as_json=as_json)
+        return
     bound_memory(loaded.settings.server.memory_bytes_max)
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
     split_pools()
-    if not _run(loaded, lambda: read_settings(chosen), as_json=as_json):
+    if not _run(loaded, lambda: read_settings(chosen, overruling), parent, as_json=as_json):
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)  # everything is durable and closed; see FlightServer.stop
 
 
-def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> bool:
+def _run(
+    loaded: Loaded, read_again: Callable[[], Loaded], parent: Parent | None, *, as_json: bool
+) -> bool:
     """Start everything from the inside out, wait for a signal, stop in reverse.
+
+    Args:
+        parent: what this process has in common with others; None = it has no parent.
 
     Returns:
         False if threads of streams that nobody ended still run.
@@ -100,7 +113,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     forwarding = Forwarding(Tls(papers.ca or None, papers.certificate or None, papers.key or None))
     watch = _watch(settings, tls, papers)
     _let_files_be_open()
-    seat = ClusterSeat(settings)
+    seat = ClusterSeat(settings, parent)
     if not seat.prepare(STOPPING_SIGNALS):
         return True
     broker = Broker(seat.settings, node=seat.node)
@@ -109,7 +122,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
     ready = False
     try:
         http = _http_server(
-            settings, broker, gate, tls, lambda: ready, (forwarding, papers.context)
+            settings, broker, gate, tls, lambda: ready, (forwarding, papers.context), parent
         )
     except OSError as error:
         raise BadRequest(
@@ -122,7 +135,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
             ending.callback(end)
         broker.start()
         _warn(host, gate, tls, tokens)
-        token = _start_token(settings, gate)
+        token = _start_token(settings, gate, parent)
         if token is not None:
             ending.callback(token.remove)
         flight = FlightServer(
@@ -131,9 +144,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         flight.start()
         ending.callback(flight.stop)
         ending.callback(seat.leave)
-        if seat.node is not None:
-            seat.node.on_gone = flight.drop
-        seat.join(broker, flight.port, http.port, tls=tls is not None)
+        seat.join(broker, flight, http.port, tls=tls is not None)
         _keep_pauses_short()
         if (trims := trimmer()) is not None:
             trims.start()  # it ends with the process
@@ -153,7 +164,9 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded], *, as_json: bool) -> 
         return flight.stop()
 
 
-def _start_token(settings: BrokerSettings, gate: Gate) -> StartToken | None:
+def _start_token(
+    settings: BrokerSettings, gate: Gate, parent: Parent | None = None
+) -> StartToken | None:
     """Have the first key of a broker that others can reach need a token; None = it needs none."""
     from dejaqueue.access.start_token import StartToken
     from dejaqueue.addresses import is_loopback
@@ -163,8 +176,8 @@ def _start_token(settings: BrokerSettings, gate: Gate) -> StartToken | None:
     if is_loopback(settings.server.host) or keys.required:
         return None
     url = settings.journal.url
-    is_here = "://" not in url.removeprefix("segment://")
-    token = StartToken(store_path(url) if is_here else None)
+    is_here = parent is not None or "://" not in url.removeprefix("segment://")
+    token = StartToken(store_path(url) if is_here else None, is_made=parent is not None)
     keys.start_token = token.text
     keys.on_change.append(token.remove)
     log.info("the first API key is made with the start-up token in %s", token.path)
@@ -237,6 +250,7 @@ def _http_server(
     tls: ServerTls | None,
     is_ready: Callable[[], bool],
     onward: tuple[Forwarding, ssl.SSLContext],
+    parent: Parent | None = None,
 ) -> HttpServer | HealthServer:
     """The HTTP API, or health alone where the extra `http` is not installed."""
     host, port = settings.server.host, settings.server.http_port
@@ -269,7 +283,9 @@ def _http_server(
         partial(stats_of_all, broker, forwarding),
         forwarding.tls,
     )
-    return HttpServer(service, host, port, tls=tls)
+    return HttpServer(
+        service, host, port, tls=tls, shared=None if parent is None else parent.http_socket
+    )
 
 
 def _say_where(settings: BrokerSettings, url: str, http_port: int, *, as_json: bool) -> None:

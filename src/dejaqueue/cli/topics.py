@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from dejaqueue.cli import terminal
 from dejaqueue.cli.changes import purge
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, name_argument, url_option
 from dejaqueue.cli.output import print_fields, print_rows
 from dejaqueue.cli.topic_options import given, options
 from dejaqueue.model import Topic
@@ -52,11 +53,29 @@ def _warn(made: Topic) -> None:
 def list_topics(*, as_json: bool, url: str) -> None:
     """List all topics."""
     with connect(url) as client:
-        print_rows((found.to_dict() for found in client.topics()), as_json=as_json)
+        topics = client.topics()
+    if as_json or not terminal.is_terminal():
+        print_rows((found.to_dict() for found in topics), as_json=as_json)
+    else:
+        print_rows(map(_line, topics), as_json=False)
+
+
+def _line(found: Topic) -> dict[str, Any]:
+    """A topic on a line: what it is, and what is not as it is by default."""
+    usual, values = Topic("x").to_dict(), found.to_dict()
+    named = ("name", "kind", "partitions", "paused")
+    changed = [
+        f"{name}={value}"
+        for name, value in values.items()
+        if name not in named and usual.get(name) != value
+    ]
+    state = "paused" if found.paused else "delivers"
+    shown = {"name": found.name, "kind": found.kind.value, "partitions": found.partitions}
+    return shown | {"state": state, "settings": " ".join(changed)}
 
 
 @topic.command()
-@click.argument("name")
+@name_argument
 @json_option("Print JSON.")
 @url_option
 def show(name: str, *, as_json: bool, url: str) -> None:
@@ -66,7 +85,7 @@ def show(name: str, *, as_json: bool, url: str) -> None:
 
 
 @topic.command(epilog="Example: `dejaq topic alter reminders --lease 1m`")
-@click.argument("name")
+@name_argument
 @options(creating=False)
 @json_option("Print the topic as JSON.")
 @url_option
@@ -82,7 +101,7 @@ def alter(name: str, *, as_json: bool, url: str, **settings: Any) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@name_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @url_option
 def delete(name: str, *, yes: bool, url: str) -> None:
@@ -94,7 +113,7 @@ def delete(name: str, *, yes: bool, url: str) -> None:
 
 
 @topic.command(epilog="Example: `dejaq topic pause reminders`")
-@click.argument("name")
+@name_argument
 @url_option
 def pause(name: str, *, url: str) -> None:
     """Hand out nothing of a topic; producers go on."""
@@ -103,7 +122,7 @@ def pause(name: str, *, url: str) -> None:
 
 
 @topic.command(epilog="Example: `dejaq topic resume reminders`")
-@click.argument("name")
+@name_argument
 @url_option
 def resume(name: str, *, url: str) -> None:
     """Hand out the messages of a paused topic again."""
@@ -112,7 +131,7 @@ def resume(name: str, *, url: str) -> None:
 
 
 @topic.command(epilog="Example: `dejaq topic assignments reminders`")
-@click.argument("name")
+@name_argument
 @json_option("Print one JSON object a line.")
 @url_option
 def assignments(name: str, *, as_json: bool, url: str) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import click
 
-from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.connection import connect, json_option, topic_argument, url_option
 from dejaqueue.cli.output import print_rows
 
 
 @click.command(epilog="Example: `dejaq transactions letters`")
-@click.argument("topic")
+@topic_argument
 @json_option("Print JSON lines.")
 @url_option
 def transactions(topic: str, *, as_json: bool, url: str) -> None:

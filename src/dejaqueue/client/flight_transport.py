@@ -22,8 +22,9 @@ from pyarrow import flight
 
 from dejaqueue.client.credentials import Tls, headers_of
 from dejaqueue.client.flight_errors import as_seen, error_of
-from dejaqueue.client.lane import Lane, LaneChannel
+from dejaqueue.client.lane import Lane, LaneChannel, PlainConnection
 from dejaqueue.client.lane import connect as connect_lane
+from dejaqueue.client.lane_consume import LaneConsumeChannel
 from dejaqueue.client.replies import CLOCK, Replies, fail
 from dejaqueue.client.shared_streams import SharedStreams, SharedWriteChannel
 from dejaqueue.client.silence_watch import SilenceWatch
@@ -45,6 +46,8 @@ LANE_RETRY_US = 60_000_000
 """A broker that had no lane, or whose lane could not be reached, is asked again after this."""
 LANE_SECONDS_MAX = 5.0
 """To say where it is."""
+LANE_ROWS_MAX = 1_000
+"""A consumer that takes larger deliveries has them by Flight, which is made for them (ADR 43)."""
 
 FLIGHT_OPTIONS = [
     # Half-open connections are noticed while streams are open. A server takes pings without data
@@ -374,9 +377,9 @@ class FlightTransport:
         self._stream_options = flight.FlightCallOptions(headers=headers)
         self._call_options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX, headers=headers)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")
-        self._streams: weakref.WeakSet[FlightWriteChannel | FlightConsumeChannel] = (
-            weakref.WeakSet()
-        )
+        self._streams: weakref.WeakSet[
+            FlightWriteChannel | FlightConsumeChannel | LaneConsumeChannel
+        ] = weakref.WeakSet()
         self._shared = SharedStreams(self._open)
         self._url, self._tls = url, tls
         self._lane: Lane | None = None
@@ -428,10 +431,11 @@ class FlightTransport:
         with self._lane_turn:
             lane = self._lane
             if lane is None or lane.is_over:
-                lane = self._lane = self._connect_lane()
+                opened = self._connect_lane()
+                lane = self._lane = opened and Lane(*opened, self._silence.sent)
         return None if lane is None else LaneChannel(lane, stream.check())
 
-    def _connect_lane(self) -> Lane | None:
+    def _connect_lane(self) -> tuple[PlainConnection, bytes] | None:
         if CLOCK.now_us() < self._laneless_until_us:
             return None
         options = flight.FlightCallOptions(timeout=LANE_SECONDS_MAX, headers=self._headers)
@@ -443,12 +447,12 @@ class FlightTransport:
             if isinstance(error_of(wrong), Unavailable):
                 return None  # the broker is away: whoever sends tries again soon
             place = None
-        lane = None
+        opened = None
         if place is not None:
-            lane = connect_lane(self._url, place, self._headers, self._tls, self._silence.sent)
-        if lane is None:
+            opened = connect_lane(self._url, place, self._headers, self._tls)
+        if opened is None:
             self._laneless_until_us = CLOCK.now_us() + LANE_RETRY_US
-        return lane
+        return opened
 
     def _open(self, stream: WriteStream) -> FlightWriteChannel:
         self._check_open()
@@ -463,12 +467,20 @@ class FlightTransport:
         on_delivery: Callable[[Delivery], None],
         on_pong: Callable[[Pong], None],
         on_end: Callable[[DejaQError | None], None],
-    ) -> FlightConsumeChannel:
+    ) -> FlightConsumeChannel | LaneConsumeChannel:
         """Open a consumer. Raises Unavailable, BadRequest."""
         self._check_open()
-        channel = FlightConsumeChannel(
-            self._consumes, stream.check(), self._stream_options, on_delivery, on_pong, on_end
-        )
+        stream = stream.check()
+        opened = None
+        if self._follows and stream.batch_rows_max <= LANE_ROWS_MAX:
+            opened = self._connect_lane()
+        channel: FlightConsumeChannel | LaneConsumeChannel
+        if opened is None:
+            channel = FlightConsumeChannel(
+                self._consumes, stream, self._stream_options, on_delivery, on_pong, on_end
+            )
+        else:
+            channel = LaneConsumeChannel(*opened, stream, on_delivery, on_pong, on_end)
         with self._mutex:
             self._streams.add(channel)
         return channel

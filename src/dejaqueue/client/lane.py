@@ -1,10 +1,11 @@
-"""The client's lane: single messages over a plain stream beside Flight.
+"""The client's lane: single messages over a plain stream beside Flight; and a stream's frames.
 
 Room: client. One connection for all topics; knows frames and sockets, not batches of Arrow.
 Holds: one thread reads; whoever sends writes; a future of a broken lane ends with Unavailable;
 `close` twice is fine. A broker without a lane, or whose port cannot be reached, costs one attempt a
 minute.
-See: docs/wire.md, "The lane"; http/lane.py for the other side; flight_transport.py, which asks.
+See: docs/wire.md, "The express lane"; http/lane.py for the other side; flight_transport.py, which
+asks; lane_consume.py for consumers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import itertools
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ from dejaqueue.wire.lane import LaneAddress
 
 CONNECT_SECONDS_MAX = 2.0
 """To connect and to be let in: somebody waits who could send by Flight meanwhile."""
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 18
 _HEAD_BYTES_MAX = 1 << 16
 _NUMBERS = 1 << 32
 
@@ -110,8 +111,48 @@ class SecureConnection(PlainConnection):
                 self._incoming.write(content)
 
 
+def frames_of(connection: PlainConnection, held: bytes) -> Iterator[bytes]:
+    """The frames that come, until nothing comes any more.
+
+    Args:
+        held: what came before.
+    """
+    while True:
+        at, end, missing = 0, len(held), 0
+        while end - at >= lane.LENGTH_BYTES:
+            begin = at + lane.LENGTH_BYTES
+            length = lane.length_of(held, at)
+            if end - begin < length:
+                missing = length - (end - begin)
+                break
+            at = begin + length
+            yield held[begin:at]
+        parts = [held[at:]] if at < end else []
+        while True:  # joined once, however many pieces a long frame comes in
+            if not (content := connection.receive()):
+                return
+            parts.append(content)
+            missing -= len(content)
+            if missing <= 0:
+                break
+        held = parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def how_it_ended(read: Callable[[], None]) -> DejaQError:
+    """Read all that comes on a lane; why no more does."""
+    try:
+        read()
+    except (OSError, ValueError) as wrong:  # ValueError: closed by this side
+        return Unavailable(f"the lane broke: {wrong}")
+    except DejaQError as wrong:
+        return wrong
+    except Exception as wrong:  # noqa: BLE001 - whatever it is, the lane is over
+        return InternalError(f"the lane failed with {wrong!r}")
+    return Unavailable("the broker closed the lane")
+
+
 class Lane(Replies):
-    """An open lane.
+    """An open lane for single messages.
 
     Args:
         rest: what came behind the answer to the upgrade.
@@ -152,38 +193,18 @@ class Lane(Replies):
         return reply
 
     def _read(self) -> None:
-        error: DejaQError | None = None
-        try:
-            held = self._take(self._held)
-            while content := self._connection.receive():
-                held = self._take(held + content if held else content)
-            error = Unavailable("the broker closed the lane")
-        except (OSError, ValueError) as wrong:  # ValueError: closed by this side
-            error = Unavailable(f"the lane broke: {wrong}")
-        except DejaQError as wrong:
-            error = wrong
-        except Exception as wrong:  # noqa: BLE001 - whatever it is, the lane is over
-            error = InternalError(f"the lane failed with {wrong!r}")
-        self.ended(error)
+        self.ended(how_it_ended(lambda: self._answer(frames_of(self._connection, self._held))))
         with self.mutex:  # nobody writes any more
             self._connection.close()
 
-    def _take(self, content: bytes) -> bytes:
-        """Answer by the frames in these bytes; what is left. Raises what ends the lane."""
-        at, end = 0, len(content)
-        while end - at >= lane.LENGTH_BYTES:
-            begin = at + lane.LENGTH_BYTES
-            length = lane.length_of(content, at)
-            if end - begin < length:
-                break
-            at = begin + length
-            frame = lane.decode_reply(content[begin:at])
+    def _answer(self, contents: Iterator[bytes]) -> None:
+        for content in contents:
+            frame = lane.decode_reply(content)
             if isinstance(frame, StreamError):
                 raise as_seen(frame.error)
             if not isinstance(frame, Reply):
                 raise InternalError(f"a lane got a {type(frame).__name__}")
             self.answer(frame)
-        return content[at:]
 
     def close(self) -> None:
         """Wait for what is on its way, then close. Twice is fine."""
@@ -229,13 +250,15 @@ def connect(
     place: LaneAddress,
     headers: list[tuple[bytes, bytes]],
     tls: Tls | None,
-    sent: Callable[[], None],
-) -> Lane | None:
-    """Open the lane of a broker; None = it cannot be had.
+) -> tuple[PlainConnection, bytes] | None:
+    """Open a lane of a broker; None = it cannot be had.
 
     Args:
         url: the broker's, as `dejaq://host:7464`.
         headers: that show who calls.
+
+    Returns:
+        The connection, and what came behind the answer to the upgrade.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -243,6 +266,7 @@ def connect(
         raw = socket.create_connection((host, place.port), CONNECT_SECONDS_MAX)
     except OSError:
         return None
+    rest = None
     try:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -254,12 +278,11 @@ def connect(
         rest = _upgraded(connection, f"{host}:{place.port}", named)
         raw.settimeout(None)
     except (OSError, ValueError, BadRequest):
-        raw.close()
-        return None
+        rest = None
     if rest is None:
         raw.close()
         return None
-    return Lane(connection, rest, sent)
+    return connection, rest
 
 
 def _upgraded(

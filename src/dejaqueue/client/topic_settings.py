@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from dejaqueue.model import Assignment, OnDuplicate, TopicKind
+from dejaqueue.model import Assignment, GroupOrder, OnDuplicate, TopicKind
 
 
 class LiveSettings(TypedDict, total=False):
@@ -42,10 +42,11 @@ class LiveSettings(TypedDict, total=False):
 
 
 class TopicSettings(LiveSettings, total=False):
-    """Settings that `create_topic` takes; the first three stay as they are."""
+    """Settings that `create_topic` takes; the first four stay as they are."""
 
     kind: TopicKind | Literal["timeline", "priority", "fair", "cron"]
     ageing_ms: int
+    group_order: GroupOrder | Literal["arrival", "priority"]
     spread: int
     unnamed: bool
 

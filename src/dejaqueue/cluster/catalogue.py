@@ -17,13 +17,14 @@ import logging
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 
+from dejaqueue.broker.topic.catalogue import Changes
 from dejaqueue.broker.topic.given_ids import ids_behind
 from dejaqueue.broker.topic.journal_catalogue import JournalCatalogue
 from dejaqueue.catalogue.changes import Change, ClosedTopic, DeletedTopic, DeletingTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog, Plan
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.coordinator.interface import Coordinator
-from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
 
@@ -41,7 +42,10 @@ class ClusterCatalogue(JournalCatalogue):
 
     Attributes:
         start_of: where the first shard of a new topic is to lie.
+        stays_where_it_lies: what is stored of a topic cannot follow it to another slot.
     """
+
+    stays_where_it_lies = False
 
     def __init__(
         self, store: JournalStore, catalogue_log: CatalogueLog, coordinator: Coordinator
@@ -141,13 +145,44 @@ class ClusterCatalogue(JournalCatalogue):
 
     # --- the end of a topic ---------------------------------------------------------------------
 
+    def _check_new(self, topic: Topic) -> None:
+        """See Catalogue._check_new."""
+        super()._check_new(topic)
+        if topic.dead_letter:
+            self._check_moves_none(topic.name)
+
+    def _altered(self, name: str, changes: Changes) -> Topic:
+        """See Catalogue._altered. Raises BadRequest, too, where a topic would have to move."""
+        changed = super()._altered(name, changes)
+        if self.stays_where_it_lies and changed.dead_letter != self.get(name).dead_letter:
+            limit = "as it is: a topic lies where its dead letters go, and processes of one machine"
+            raise BadRequest(
+                "topic.dead_letter", f"{limit} cannot move what is stored", changed.dead_letter
+            )
+        return changed
+
+    def _check_moves_none(self, name: str) -> None:
+        """Raise BadRequest if others lie where this one's dead letters go, or would."""
+        if not self.stays_where_it_lies:
+            return
+        for row in self.placed().values():
+            if row.topic.dead_letter == name:
+                limit = f"none while dead letters of {row.topic.name} go to {name}"
+                raise BadRequest(
+                    "topic.dead_letter", f"{limit}: both lie in one shard, and stay there", name
+                )
+
     def delete(self, name: str) -> None:
-        """Begin to delete a topic; fine if that was begun. Raises TopicUnknown, Unavailable."""
+        """Begin to delete a topic; fine if that was begun. Raises TopicUnknown, Unavailable.
+
+        BadRequest: topics whose dead letters come here lie where its own go, and cannot move.
+        """
 
         def deleting() -> Change | None:
             if self.row_of(name) is not None:
                 return None
-            self._row(name)
+            if self._row(name).topic.dead_letter:
+                self._check_moves_none(name)
             return DeletingTopic(name)
 
         self._change(deleting)

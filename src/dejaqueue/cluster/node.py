@@ -42,13 +42,15 @@ from dejaqueue.cluster.layout import Layout
 from dejaqueue.cluster.leftovers import Leftovers
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
 from dejaqueue.cluster.ownership import View, owners_of
-from dejaqueue.cluster.placement import slot_of, start_for
+from dejaqueue.cluster.placement import hashed_slot, slot_of, start_for
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.processes import ProcessStore
 from dejaqueue.journal.records.store import RecordJournalStore
+from dejaqueue.journal.segments.shared_store import TopicSlots
 from dejaqueue.model import Topic
 from dejaqueue.version import __version__
 
@@ -84,6 +86,7 @@ class Node:
         adopts: let a coordinator that knows no cluster take that of the journals.
 
     Attributes:
+        planned: all brokers that there will be, by name; empty = that is not known.
         on_gone: called with the url of a broker that is no member any more; must not wait.
         on_join: called with the key of this broker's fact and its session when it has joined.
         astray: topics that the catalogue or the journals lack, as far as was last seen.
@@ -119,6 +122,7 @@ class Node:
         self.clocks = ClockComparison(name, coordinator, self._clock, lease_ms)
         self.on_gone: Callable[[str], None] = lambda url: None
         self.on_join: Callable[[str, str], None] = lambda key, session: None
+        self.planned: tuple[str, ...] = ()
         self.disk: Disk | None = None
         self.care: Care | None = None
         self.astray: list[Astray] = []
@@ -166,6 +170,9 @@ class Node:
         self._slots = known.slots
         self._catalogue = ClusterCatalogue(store, log, self.coordinator)
         self._catalogue.start_of = self._start_of
+        if isinstance(store, ProcessStore):
+            self._catalogue.stays_where_it_lies = True
+            store.lies(self._slots_of)
         return self._catalogue
 
     def _slot(self, topic: str) -> int:
@@ -179,8 +186,15 @@ class Node:
             self._layout = Layout.of(self._catalogue, self._slots)
         return self._layout
 
+    def _slots_of(self, topic: str) -> TopicSlots:
+        """Where a topic lies, for a store in which a slot is a log of its own."""
+        assert self._catalogue is not None
+        return TopicSlots(self._slot(topic), self._catalogue.placed()[topic].topic.spread)
+
     def _start_of(self, topic: Topic) -> int:
         assert self._catalogue is not None
+        if self._catalogue.stays_where_it_lies:
+            return hashed_slot(topic.name, self._slots)
         staying = [one.node for one in self._view.members.values() if not one.leaving]
         return start_for(topic, self._catalogue.placed(), staying, self._slots)
 
@@ -472,7 +486,9 @@ class Node:
         self._forget_gone(living)
         self._view = View(living, owners)
         waits = self._clock.now_us() < self._settled_us
-        plan = ownership.plan(self.name, session, self._view, self._slots, waits=waits)
+        plan = ownership.plan(
+            self.name, session, self._view, self._slots, waits=waits, planned=self.planned
+        )
         served = self._served()
         for slot in plan.drop:
             self._mine.pop(slot, None)

@@ -88,17 +88,27 @@ class Plan:
     drop: list[int] = field(default_factory=list)
 
 
-def plan(node: str, session: str, view: View, slots: int, *, waits: bool = False) -> Plan:
+def plan(
+    node: str,
+    session: str,
+    view: View,
+    slots: int,
+    *,
+    waits: bool = False,
+    planned: tuple[str, ...] = (),
+) -> Plan:
     """What a broker should do about each slot; each is in one list.
 
     Args:
+        planned: as of placement.dealt.
         waits: it claims nothing that another node had last: that may be about to come back, too.
     """
     made = Plan()
     members = [member for member in view.members.values() if not member.leaving]
-    wanted = dealt((member.node for member in members if member.takes), slots)
+    wanted = dealt((member.node for member in members if member.takes), slots, planned)
     # A clock that is apart, or was not compared yet, keeps what it has.
-    kept = dealt((one.node for one in members if one.takes or one.node == node), slots)
+    keeping = (one.node for one in members if one.takes or one.node == node)
+    kept = dealt(keeping, slots, planned)
     for slot in range(slots):
         owner = view.owners.get(slot)
         if owner is not None and owner.session == session:

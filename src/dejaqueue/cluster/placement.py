@@ -30,22 +30,29 @@ class PlacedTopic(Protocol):
         """The slot of its first shard, unless it lies where its dead-letter topic does."""
 
 
-def dealt(nodes: Iterable[str], slots: int) -> tuple[str, ...]:
-    """The node that should have each slot; empty if there is no node."""
-    return _dealt(tuple(sorted(nodes)), slots)
+def dealt(nodes: Iterable[str], slots: int, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The node that should have each slot; empty if there is no node.
+
+    Args:
+        planned: all nodes that there will ever be, where that is known: slots are theirs in turn,
+            and only those of one that is away are dealt among the others.
+    """
+    return _dealt(tuple(sorted(nodes)), slots, planned)
 
 
 @lru_cache(maxsize=8)
-def _dealt(nodes: tuple[str, ...], slots: int) -> tuple[str, ...]:
+def _dealt(nodes: tuple[str, ...], slots: int, planned: tuple[str, ...]) -> tuple[str, ...]:
     if not nodes:
         return ()
     most = -(-slots // len(nodes))
     room = dict.fromkeys(nodes, most)
-    owners = []
-    for slot in range(slots):
-        heaviest = max((n for n in nodes if room[n]), key=lambda node: _weight(slot, node))
-        room[heaviest] -= 1
-        owners.append(heaviest)
+    owners = [planned[slot % len(planned)] if planned else "" for slot in range(slots)]
+    owners = [owner if owner in room else "" for owner in owners]
+    for owner in filter(None, owners):
+        room[owner] -= 1
+    for slot in [slot for slot, owner in enumerate(owners) if not owner]:
+        owners[slot] = max((n for n in nodes if room[n] > 0), key=lambda n: _weight(slot, n))
+        room[owners[slot]] -= 1
     return tuple(owners)
 
 

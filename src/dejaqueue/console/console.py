@@ -8,8 +8,10 @@ See: http/app.py, which puts it around the API.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
@@ -26,11 +28,13 @@ from dejaqueue.console.pages import HEADERS, page, redirect
 from dejaqueue.console.samples import Samples
 from dejaqueue.console.session import Session
 from dejaqueue.console.streams import Streams
-from dejaqueue.console.visit import View, Visit
+from dejaqueue.console.visit import LiveView, View, Visit
 from dejaqueue.errors import DejaQError, Forbidden, Unauthenticated
 
 PREFIX = "/console"
 FORM_BYTES_MAX = 1 << 20
+_PACKED_FROM = 2_048
+"""Bytes; a shorter page is sent as it is."""
 
 
 class Console:
@@ -42,10 +46,11 @@ class Console:
         pages: tells requests of other sites' pages, while there are no keys.
         now_ms: the broker's time, UTC milliseconds.
         views: (method, path below /console, function) of each page.
+        live_views: (path below /console/live, function) of what changes by itself.
         streams: what goes on after an answer.
 
     Attributes:
-        samples, works: what all pages share.
+        samples, works, watches: what all pages share.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Console:
         pages: Pages,
         now_ms: Callable[[], int],
         views: list[tuple[str, str, View]],
+        live_views: list[tuple[str, LiveView]],
         streams: Streams,
     ) -> None:
         self._app = app
@@ -62,13 +68,13 @@ class Console:
         self._pages = pages
         self._now_ms = now_ms
         self.samples = Samples(now_ms)
-        self.works = streams.works
+        self.works, self.watches = streams.works, streams.watches
         self._streams = streams
         own: list[tuple[str, str, View]] = [
             ("GET", "/login", self._show_login),
             ("POST", "/login", self._log_in),
             ("POST", "/logout", self._log_out),
-            ("GET", "/live", self._live),
+            *(("GET", f"/live{path}", partial(self._live, look)) for path, look in live_views),
         ]
         self._routes = [
             (Route(PREFIX + path, _nothing, methods=[method]), view)
@@ -100,14 +106,15 @@ class Console:
         if fresh:
             word = sessions.cookie("dejaq_console", fresh, session)
             response.headers.append("Set-Cookie", word)
-        return response
+        return _packed(scope, response)
 
     async def _seen(self, scope: Scope, receive: Receive, session: Session) -> Response:
         """The answer for a viewer whose browser has a word to tell forms by."""
         request = Request(scope, receive)
         visit = Visit(
-            request, session, Api(self._app, scope, session.key), self.samples, self.works
-        )
+            request, session, Api(self._app, scope, session.key), self.samples, self.works,
+            self.watches,
+        )  # fmt: skip
         try:
             if scope["method"] == "POST":
                 visit.form = await _form(request)
@@ -166,8 +173,8 @@ class Console:
         response.headers.append("Set-Cookie", ended)
         return response
 
-    async def _live(self, visit: Visit) -> Response:
-        return self._streams.open(self._gate, visit)
+    async def _live(self, look: LiveView, visit: Visit) -> Response:
+        return self._streams.open(self._gate, visit, partial(look, visit))
 
 
 async def _nothing(request: Request) -> Response:
@@ -206,6 +213,23 @@ def _to_login(request: Request, session: Session) -> Response:
     if headers.get("sec-fetch-site") in ("cross-site", "same-site") and request.method == "GET":
         return page("again", session, 0, {"to": _inside(session.path)})
     return redirect(f"{PREFIX}/login?to={quote(_inside(session.path))}")
+
+
+def _packed(scope: Scope, response: Response) -> Response:
+    """The answer with gzip, if that saves something.
+
+    That a page with its token is packed tells nobody the token: a browser sends no cookie with what
+    another site's page asks for, so nobody else can have pages made and measure them.
+    """
+    body = bytes(getattr(response, "body", b""))  # a stream has none
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept-encoding")
+    if len(body) < _PACKED_FROM or b"gzip" not in accepted:
+        return response
+    response.body = gzip.compress(body, 1, mtime=0)
+    response.headers["Content-Length"] = str(len(response.body))
+    response.headers["Content-Encoding"] = "gzip"
+    response.headers["Vary"] = "Accept-Encoding"
+    return response
 
 
 def _refused(error: DejaQError) -> Response:

@@ -12,17 +12,25 @@ from starlette.responses import Response
 
 from dejaqueue.console import problems
 from dejaqueue.console.api import ApiError, topic_path
-from dejaqueue.console.samples import Sample, row_of
+from dejaqueue.console.rows import row_of
+from dejaqueue.console.samples import Sample
 from dejaqueue.console.visit import Visit
+from dejaqueue.console.watches import Live, Part
 
 ROWS_MAX = 200
 """Topics of one page, those with most to do; a filter finds the others."""
+_SHOWN = ("scheduled", "ready", "leased", "next_due_ms", "dead", "consumers")
 _ALONE_MAX = 50
 """Topics that are asked for one by one, for a viewer who may not look at the broker."""
 
 
 async def overview(visit: Visit) -> Response:
     """The first page."""
+    return visit.live_page("overview", await look(visit), {})
+
+
+async def look(visit: Visit) -> Live:
+    """What is wrong, and the topics with most to do, by name: rows do not move under a hand."""
     settings = await topics_of(visit)
     sample = await numbers_of(visit, settings)
     found = problems.of_broker(await _readiness(visit))
@@ -33,19 +41,22 @@ async def overview(visit: Visit) -> Response:
         if wanted in name.lower():
             rows.append(_shown(visit, name, numbers, settings.get(name, {}), sample.at_ms))
     rows.sort(key=lambda row: (-row["ready"] - row["leased"], -row["scheduled"], row["name"]))
-    values = {
-        "problems": problems.in_order(found),
-        "rows": rows[:ROWS_MAX],
-        "row_count": len(rows),
+    shown = sorted(rows[:ROWS_MAX], key=lambda row: str(row["name"]))
+    others = [
+        name
+        for name in sorted(settings)
+        if name not in sample.topics and not visit.session.may_look(name)
+    ]
+    parts = {"problems": Part("problems", {"problems": problems.in_order(found)})}
+    parts |= {f"topic-{row['name']}": Part("topic_row", {"row": row}) for row in shown}
+    parts["others"] = Part("others", {"others": others, "more": len(rows) - len(shown)})
+    frame = {
+        "row_names": [f"topic-{row['name']}" for row in shown],
         "topic_count": len(sample.topics),
         "q": visit.fields.get("q", ""),
-        "others": [
-            name
-            for name in sorted(settings)
-            if name not in sample.topics and not visit.session.may_look(name)
-        ],
+        "has_others": bool(others),
     }
-    return visit.page("overview_part" if visit.is_part else "overview", values)
+    return Live(parts, frame)
 
 
 async def topics_of(visit: Visit) -> dict[str, dict[str, Any]]:
@@ -81,13 +92,18 @@ def _shown(
     samples = visit.samples
     overdue_ms = at_ms - numbers["next_due_ms"] if numbers["next_due_ms"] >= 0 else 0
     return {
-        **numbers,
+        **{field: numbers[field] for field in _SHOWN},
         "name": name,
         "kind": settings.get("kind", ""),
         "paused": bool(settings.get("paused")),
         "rate_in": samples.recent_rate(name, "enqueued"),
         "rate_out": samples.recent_rate(name, "acked"),
-        "line_in": samples.rates(name, "enqueued"),
-        "line_out": samples.rates(name, "acked"),
+        "line_in": _line(samples.rates(name, "enqueued")),
+        "line_out": _line(samples.rates(name, "acked")),
         "late_ms": max(0, overdue_ms) if numbers["ready"] else 0,
     }
+
+
+def _line(rates: list[float]) -> list[float]:
+    """Nothing, where nothing happened: a longer line of zeros is no news."""
+    return rates if any(rates) else []

@@ -50,10 +50,8 @@ def environment() -> Environment:
     return made
 
 
-def page(
-    name: str, session: Session, now_ms: int, values: dict[str, Any], status: int = 200
-) -> Response:
-    """A filled template.
+def fill(name: str, now_ms: int, values: dict[str, Any]) -> str:
+    """A filled template, as text.
 
     Args:
         name: of the template, without its ending.
@@ -62,11 +60,18 @@ def page(
     def when(instant_ms: int) -> str:
         return words.relative(instant_ms, now_ms)
 
-    text = (
-        environment()
-        .get_template(f"{name}.html")
-        .render(session=session, now_ms=now_ms, when=when, **values)
-    )
+    return environment().get_template(f"{name}.html").render(now_ms=now_ms, when=when, **values)
+
+
+def page(
+    name: str, session: Session, now_ms: int, values: dict[str, Any], status: int = 200
+) -> Response:
+    """A filled template.
+
+    Args:
+        name: of the template, without its ending.
+    """
+    text = fill(name, now_ms, {"session": session, **values})
     return HTMLResponse(text, status, headers=HEADERS)
 
 

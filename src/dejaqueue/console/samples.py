@@ -12,21 +12,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 from dejaqueue.console.api import Api
+from dejaqueue.console.rows import row_of
 
 PERIOD_MS = 2_000
 """A sample is good for so long."""
 KEPT = 90
-"""Samples: three minutes, while somebody looks."""
+"""Rates of each total: three minutes, while somebody looks."""
+TOTALS = ("enqueued", "acked")
+"""Whose rates are kept."""
 _GAP_MS = 30_000
 """Between samples that lie further apart nobody looked, and a line through them says nothing."""
-SHOWN = (
-    "scheduled", "leased", "ready", "dead", "enqueued", "delivered", "acked", "nacked", "expired",
-    "buried", "next_due_ms", "ahead_ms",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Sample:
 
     Attributes:
         at_ms: when.
-        topics: by name: the numbers of SHOWN, `consumers` (how many) and `credit`.
+        topics: by name, as rows.py has them.
     """
 
     at_ms: int
@@ -51,46 +48,43 @@ class Samples:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
-        self._kept: deque[Sample] = deque(maxlen=KEPT)
+        self._newest: Sample | None = None
+        self._rates: dict[tuple[str, str], deque[float]] = {}
         self._lock = asyncio.Lock()
 
     async def newest(self, api: Api) -> Sample:
         """The numbers as of now, for a viewer who may look at the broker. Raises ApiError."""
         async with self._lock:
             now_ms = self.now_ms()
-            if self._kept and 0 <= now_ms - self._kept[-1].at_ms < PERIOD_MS:
-                return self._kept[-1]
+            if self._newest is not None and 0 <= now_ms - self._newest.at_ms < PERIOD_MS:
+                return self._newest
             stats = await api.get("/v1/stats")
-            if self._kept and not 0 <= now_ms - self._kept[-1].at_ms < _GAP_MS:
-                self._kept.clear()
-            self._kept.append(Sample(now_ms, {n: row_of(r) for n, r in stats["topics"].items()}))
-            return self._kept[-1]
+            sample = Sample(now_ms, {n: row_of(r) for n, r in stats["topics"].items()})
+            if self._newest is not None and 0 < now_ms - self._newest.at_ms < _GAP_MS:
+                self._grow(self._newest, sample)
+            else:
+                self._rates.clear()
+            self._newest = sample
+            return sample
 
     def rates(self, topic: str, name: str) -> list[float]:
         """How fast a total grew between samples, a second; the oldest first."""
-        kept = list(self._kept)
-        rates = []
-        for before, after in pairwise(kept):
-            was, now = before.topics.get(topic), after.topics.get(topic)
-            if was is None or now is None or after.at_ms <= before.at_ms:
-                rates.append(0.0)
-            else:
-                grown = max(0, now.get(name, 0) - was.get(name, 0))
-                rates.append(grown * 1_000 / (after.at_ms - before.at_ms))
-        return rates
+        return list(self._rates.get((topic, name), ()))
 
     def recent_rate(self, topic: str, name: str) -> float:
         """The same over the last few samples together."""
         rates = self.rates(topic, name)[-5:]
         return sum(rates) / len(rates) if rates else 0.0
 
-
-def row_of(stats: dict[str, Any]) -> dict[str, int]:
-    """What is kept of a topic's stats."""
-    consumers = stats.get("consumers") or []
-    row = {name: int(stats.get(name, 0)) for name in SHOWN}
-    partitions = stats.get("partitions") or []
-    row["ahead_ms"] = max((int(one.get("ahead_ms", 0)) for one in partitions), default=0)
-    row["consumers"] = len(consumers)
-    row["credit"] = sum(int(one.get("credit", 0)) for one in consumers)
-    return row
+    def _grow(self, before: Sample, after: Sample) -> None:
+        """Keep how fast totals grew; topics that are gone are forgotten."""
+        far_ms = after.at_ms - before.at_ms
+        rates: dict[tuple[str, str], deque[float]] = {}
+        for topic, now in after.topics.items():
+            was = before.topics.get(topic)
+            for name in TOTALS:
+                grown = 0 if was is None else max(0, now[name] - was[name])
+                line = self._rates.get((topic, name)) or deque(maxlen=KEPT)
+                line.append(grown * 1_000 / far_ms)
+                rates[topic, name] = line
+        self._rates = rates

@@ -1,15 +1,15 @@
-"""Streams: pages that are open hear when to look again; and what goes on ends with the server.
+"""Streams: pages that are open are told what has changed; and what goes on ends with the server.
 
 Room: console. Server-sent events, on the event loop.
-Holds: a stream ends when its viewer's key does, and when the server stops; an open page costs a
-few bytes in each period until it asks.
-See: http/server.py, which closes this.
+Holds: a stream ends when its viewer's key does, and when the server stops; a page that does not
+read is told the newest once it does, and nothing is kept for it meanwhile.
+See: watches.py; http/server.py, which closes this.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from starlette.responses import Response, StreamingResponse
@@ -17,24 +17,31 @@ from starlette.responses import Response, StreamingResponse
 from dejaqueue.access.gate import Gate
 from dejaqueue.console.api import ApiError
 from dejaqueue.console.pages import HEADERS
-from dejaqueue.console.samples import PERIOD_MS
 from dejaqueue.console.visit import Visit
+from dejaqueue.console.watches import Look, Watches, is_rung
 from dejaqueue.console.works import Works
 from dejaqueue.errors import Unauthenticated
 
 STREAMS_MAX = 100
 """Open pages that are told of news at once; those beyond show what they have."""
+SILENCE_SECONDS = 15.0
+"""A stream without news says so, and so finds out that nobody is there."""
 
 
 class Streams:
     """What goes on after an answer has begun.
 
+    Args:
+        now_ms: the broker's time, UTC milliseconds.
+
     Attributes:
         works: changes that go on.
+        watches: what open pages show.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
         self.works = Works()
+        self.watches = Watches(now_ms)
         self._bells: set[asyncio.Event] = set()
         self._is_closed = False
 
@@ -43,40 +50,47 @@ class Streams:
         self._is_closed = True
         for bell in self._bells:
             bell.set()
+        self.watches.close()
         self.works.close()
 
-    def open(self, gate: Gate, visit: Visit) -> Response:
-        """A stream of ticks for an open page. Raises ApiError: there are too many."""
+    def open(self, gate: Gate, visit: Visit, look: Look) -> Response:
+        """A stream of news for an open page. Raises ApiError: there are too many."""
         if len(self._bells) >= STREAMS_MAX:
             raise ApiError(503, "too many pages are open")
         headers = HEADERS | {"X-Accel-Buffering": "no"}
-        return StreamingResponse(self._ticks(gate, visit), 200, headers, "text/event-stream")
+        return StreamingResponse(self._news(gate, visit, look), 200, headers, "text/event-stream")
 
-    async def _ticks(self, gate: Gate, visit: Visit) -> AsyncIterator[str]:
+    async def _news(self, gate: Gate, visit: Visit, look: Look) -> AsyncIterator[str]:
         assert visit.session.principal is not None
         loop, bell = asyncio.get_running_loop(), asyncio.Event()
+        is_over = False
 
         def end(_: Unauthenticated) -> None:
+            nonlocal is_over
+            is_over = True
             with suppress(RuntimeError):  # the loop has ended, and the stream with it
                 loop.call_soon_threadsafe(bell.set)
 
+        watch, now_ms = visit.watch, self.watches.now_ms
+        name, _, version = visit.fields.get("seen", "").rpartition(".")
+        is_known = name == watch.name and version.isdecimal()
         self._bells.add(bell)
+        self.watches.listen(watch, bell, look)
         try:
             yield "retry: 1000\n\nevent: hello\ndata: \n\n"
+            if not is_known:  # the page was made before this broker started, or long ago
+                yield "event: again\ndata: \n\n"
+            seen = int(version) if is_known else watch.version
             with gate.admit(visit.session.principal, end):
-                while not await _rung(bell):
-                    yield f"event: tick\ndata: {visit.now_ms}\n\n"
+                while not (is_over or self._is_closed):
+                    bell.clear()
+                    if news := watch.news(seen, now_ms()):
+                        seen = watch.version
+                        yield news
+                    elif not await is_rung(bell, SILENCE_SECONDS):
+                        yield ": nothing new\n\n"
             if not self._is_closed:  # then the browser asks again, and finds another broker
                 yield "event: ended\ndata: \n\n"
         finally:
             self._bells.discard(bell)
-
-
-async def _rung(bell: asyncio.Event) -> bool:
-    """True as soon as it is over; False after a period."""
-    try:
-        async with asyncio.timeout(PERIOD_MS / 1_000):
-            await bell.wait()
-    except TimeoutError:
-        return False
-    return True
+            self.watches.leave(watch, bell)

@@ -16,13 +16,15 @@ from starlette.responses import Response
 from dejaqueue.console import problems, setting_fields
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.pages import redirect
-from dejaqueue.console.samples import row_of
+from dejaqueue.console.rows import row_of
 from dejaqueue.console.visit import Visit
+from dejaqueue.console.watches import Live, Part
 from dejaqueue.model import topic_texts
 
 PARTITIONS_MAX = 64
 """Partitions of one page."""
-_SPAN_MS, _BUCKETS = 3_600_000, 60
+_PARTITION_FIELDS = ("scheduled", "ready", "leased", "next_due_ms", "journal_bytes")
+_SPAN_MS, _BUCKET_MS = 3_600_000, 60_000
 DONE = {
     "paused": "The topic is paused: nothing is handed out.",
     "resumed": "The topic delivers again.",
@@ -37,7 +39,7 @@ DONE = {
 
 
 async def show_topic(visit: Visit) -> Response:
-    """The page, or the part of it that changes by itself."""
+    """The page, or the parts of it that change by themselves."""
     name, session = visit.name("topic"), visit.session
     settings = await visit.api.get(topic_path(name))
     values: dict[str, Any] = {
@@ -47,11 +49,16 @@ async def show_topic(visit: Visit) -> Response:
         "may_look": session.may_look(name),
         "done": DONE.get(visit.fields.get("done", ""), ""),
         "fields": _fields(settings),
-        "stats": None,
     }
-    if values["may_look"]:
-        values |= await _numbers(visit, name, settings)
-    return visit.page("topic_part" if visit.is_part else "topic", values)
+    live = await _numbers(visit, name, settings) if values["may_look"] else Live({})
+    return visit.live_page("topic", live, values)
+
+
+async def look(visit: Visit) -> Live:
+    """Its numbers, to whoever may look at them."""
+    name = visit.name("topic")
+    settings = await visit.api.get(topic_path(name))
+    return await _numbers(visit, name, settings) if visit.session.may_look(name) else Live({})
 
 
 def _fields(settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -70,32 +77,39 @@ def _fields(settings: dict[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
     now_ms = visit.now_ms
+    from_ms = now_ms - now_ms % _BUCKET_MS  # so that bars stay the same within a minute
     stats = await visit.api.get(topic_path(name, "stats"))
     numbers = row_of(stats)
     counts = await visit.api.get(
-        topic_path(name, "histogram"), due_from=now_ms, due_to=now_ms + _SPAN_MS,
-        bucket_ms=_SPAN_MS // _BUCKETS, exact=False,
+        topic_path(name, "histogram"), due_from=from_ms, due_to=from_ms + _SPAN_MS,
+        bucket_ms=_BUCKET_MS, exact=False,
     )  # fmt: skip
     groups: list[dict[str, Any]] = []
     if settings["kind"] == "fair":
         found = await visit.api.get(topic_path(name, "counts"), by="group", limit=20)
         groups = found["rows"]
-    lag = stats["ready"]
-    return {
-        "stats": stats,
-        "numbers": numbers,
-        "problems": problems.in_order(problems.of_topic(name, numbers, settings, now_ms)),
-        "bars": _bars(counts["counts"], counts["due_from"], counts["bucket_ms"]),
-        "groups": groups,
-        "partitions": list(enumerate(stats["partitions"]))[:PARTITIONS_MAX],
-        "partition_count": len(stats["partitions"]),
-        "consumers": stats["consumers"],
-        "lag": lag,
+    found = problems.in_order(problems.of_topic(name, numbers, settings, now_ms))
+    rates = {
         "rate_in": visit.samples.recent_rate(name, "enqueued"),
         "rate_out": visit.samples.recent_rate(name, "acked"),
     }
+    partitions = [
+        {key: one[key] for key in _PARTITION_FIELDS} for one in stats["partitions"][:PARTITIONS_MAX]
+    ]
+    more = len(stats["partitions"]) - len(partitions)
+    bars = _bars(counts["counts"], counts["due_from"], counts["bucket_ms"])
+    return Live(
+        {
+            "problems": Part("topic_problems", {"problems": found}),
+            "numbers": Part("topic_numbers", {"numbers": numbers, **rates}),
+            "bars": Part("topic_bars", {"bars": bars}),
+            "groups": Part("topic_groups", {"groups": groups, "weights": settings["weights"]}),
+            "consumers": Part("topic_consumers", {"topic": name, "consumers": stats["consumers"]}),
+            "partitions": Part("topic_partitions", {"partitions": partitions, "more": more}),
+        }
+    )
 
 
 def _bars(counts: list[int], first_ms: int, bucket_ms: int) -> list[dict[str, int]]:

@@ -1,14 +1,26 @@
 """The views: which function answers which address below /console.
 
 Room: console.
-Holds: what changes something is a POST; each view is one row.
+Holds: what changes something is a POST; each view is one row; a page that changes by itself has a
+row in LIVE_VIEWS, too.
 See: console.py, which calls them.
 """
 
 from __future__ import annotations
 
-from dejaqueue.console import access, checks, cron, future, letters, messages, overview, topics
-from dejaqueue.console.visit import View
+from dejaqueue.console import (
+    access,
+    audit,
+    checks,
+    cluster,
+    cron,
+    future,
+    letters,
+    messages,
+    overview,
+    topics,
+)
+from dejaqueue.console.visit import LiveView, View
 
 _TOPIC = "/topics/{topic}"
 
@@ -38,8 +50,16 @@ VIEWS: list[tuple[str, str, View]] = [
     ("POST", "/future/change", future.change_selection),
     ("GET", "/works/{number}", future.show_work),
     ("GET", "/checks", checks.show_checks),
+    ("GET", "/cluster", cluster.show_cluster),
+    ("POST", "/cluster", cluster.change_node),
+    ("GET", "/audit", audit.show_audit),
     ("GET", "/access", access.show_access),
     ("POST", "/access", access.create_key),
     ("POST", "/access/revoke", access.revoke_key),
 ]
 """Method, path below /console, and the view."""
+LIVE_VIEWS: list[tuple[str, LiveView]] = [
+    ("", overview.look),
+    (_TOPIC, topics.look),
+]
+"""Path below /console/live, and below /console; what the page there shows."""

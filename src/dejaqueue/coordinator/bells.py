@@ -104,6 +104,13 @@ class Bells:
             if key is None or key.startswith(watch.prefix):
                 watch.ring()
 
+    def ring_below(self, prefix: str) -> None:
+        """Ring those who watch exactly this prefix."""
+        with self._lock:
+            watches = [watch for watch in self._watches if watch.prefix == prefix]
+        for watch in watches:
+            watch.ring()
+
     def is_empty(self) -> bool:
         """True if nobody listens."""
         return not self._watches

@@ -82,7 +82,7 @@ class _Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class Kept:
     """A fact as it is kept; `until_us` None = it stays."""
 
     fact: Fact
@@ -95,7 +95,7 @@ class FactsCopy:
     """What was kept at an instant."""
 
     revision: int
-    kept: dict[str, _Kept]
+    kept: dict[str, Kept]
 
 
 class ProcessFacts:
@@ -111,7 +111,7 @@ class ProcessFacts:
         self._alarm = _Alarm(self.clock)  # no thread before something is planned
         self._at: At = at or self._alarm.at
         self._lock = threading.RLock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Kept] = {}
         self._revision = 0
         self._planned_us: int | None = None
         self._open: list[ProcessCoordinator] = []
@@ -155,7 +155,7 @@ class ProcessFacts:
             self._drop_vanished()
             self._compare(key, revision)
             self._revision += 1
-            kept = _Kept(Fact(key, bytes(value), self._revision))
+            kept = Kept(Fact(key, bytes(value), self._revision))
             if ttl_ms is not None:
                 ttl_us = ttl_ms * 1_000
                 kept = replace(kept, ttl_us=ttl_us, until_us=self.clock.now_us() + ttl_us)

@@ -21,6 +21,7 @@ from dejaqueue.setting_words import masked
 
 _BACKENDS: dict[str, tuple[str, str]] = {
     "etcd": ("etcd", "etcd"),
+    "zookeeper": ("zookeeper", "zookeeper"),
     "nats": ("jetstream", "nats"),
     "redis": ("redis", "redis"),
     "rediss": ("redis", "redis"),
@@ -29,12 +30,13 @@ _BACKENDS: dict[str, tuple[str, str]] = {
     "mysql": ("sql", "mysql"),
     "mariadb": ("sql", "mysql"),
     "sqlite": ("sql", ""),
+    "inherited": ("parent_facts", ""),
 }
 """URL scheme -> module beside this one, and the extra that brings what it needs."""
 
 _FORMS = (
-    "memory:NAME, etcd://…, nats://…, redis://…, postgresql://…, cockroachdb://…, mysql://… or "
-    "sqlite:///PATH"
+    "memory:NAME, etcd://…, zookeeper://…, nats://…, redis://…, postgresql://…, cockroachdb://…, "
+    "mysql://… or sqlite:///PATH"
 )
 
 _lock = threading.Lock()
@@ -57,7 +59,7 @@ def open_coordinator(url: str, clock: Clock | None = None) -> Coordinator:
     if scheme == "memory" and colon:
         return _open_in_process(rest.strip("/"), clock)
     module, extra = _BACKENDS.get(scheme, ("", ""))
-    if not module or not rest.startswith("//"):
+    if not module or not (rest.startswith("//") or scheme == "inherited"):
         raise BadRequest("coordinator", _FORMS, masked("", url))
     check_login("coordinator", url)
     warn_if_plain("coordinator", url)

@@ -2,7 +2,8 @@
 
 Room: engine; pure, memory only.
 Holds: rule 8, whatever the backlogs; no more than the cap of a group is leased at a time; messages
-    of one group come in the order they came in (by sequence).
+    of one group come in the order they came in (by sequence) or, if the topic says so, by priority
+    and then as they came. Whose turn it is does not depend on that.
 See: shares.py for whose turn it is, group_runs.py for which message of the group that means.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.group_runs import GroupRuns, IsReady
 from dejaqueue.engine.layout import Layout
 from dejaqueue.engine.ready import Matches
 from dejaqueue.engine.shares import FlatShares, NestedShares, Starts
-from dejaqueue.engine.table import LEASED, MessageTable
+from dejaqueue.engine.table import LEASED, URGENCY_FLIP, MessageTable
 from dejaqueue.errors import InternalError
 
 _LEVELS = "."
@@ -25,6 +27,7 @@ _LEVELS = "."
 _NONE = np.zeros(0, dtype=np.int64)
 _FILTERS_MAX = 64
 _NEW_ROWS_MAX = 262_144
+_USUAL_RANK = np.int64(limits.PRIORITY_DEFAULT << limits.SEQUENCE_BITS)
 
 
 def _merged(sequences: Int64s, new: Int64s) -> Int64s:
@@ -80,9 +83,21 @@ def by_code(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 class FairReady:
-    """As `PriorityReady`, for fair topics. Columns are by code of the group."""
+    """As `PriorityReady`, for fair topics. Columns are by code of the group.
 
-    def __init__(self, table: MessageTable, layout: Layout, groups: Dictionary) -> None:
+    A message's *rank* is its place in its group: the sequence, and the priority above it where that
+    decides. A message whose priority changed has another rank, so the entry of the old one is dead.
+    """
+
+    def __init__(
+        self,
+        table: MessageTable,
+        layout: Layout,
+        groups: Dictionary,
+        *,
+        by_priority: bool = False,
+    ) -> None:
+        self._by_priority = by_priority
         self._table = table
         self._groups = groups
         self._layout = layout
@@ -164,6 +179,19 @@ class FairReady:
             return np.zeros(places.size, dtype=np.int64)
         return self._table.groups[places].astype(np.int64)
 
+    def _ranks(self, places: Int64s) -> Int64s:
+        """The place of each row within its group."""
+        ranks = places + self._table.base
+        if not self._by_priority:
+            return ranks
+        table = self._table
+        if "urgencies" not in table.uses:
+            return ranks | _USUAL_RANK
+        priorities = (table.urgencies[places] ^ URGENCY_FLIP).astype(np.int64)
+        priorities <<= limits.SEQUENCE_BITS
+        priorities |= ranks
+        return priorities
+
     def _gives(self, codes: Int64s) -> Int64s:
         """How many messages each group can give now."""
         gives = self._readies[codes]
@@ -182,7 +210,7 @@ class FairReady:
         """These rows are ready."""
         codes = self._codes(places)
         sequences = places + self._table.base
-        self._runs.insert(codes, sequences)
+        self._runs.insert(codes, self._ranks(places) if self._by_priority else sequences)
         full = [name for name, known in self._candidates.items() if not known.add(sequences)]
         for name in full:
             del self._candidates[name]
@@ -223,7 +251,8 @@ class FairReady:
             return turns
         order, unique, counts = by_code(turns)
         slack = 0 if self._runs.entry_count <= self._ready_count else 2
-        _, sequences = self._runs.take(unique, counts, self._is_entry(is_ready), slack)
+        _, ranks = self._runs.take(unique, counts, self._is_entry(is_ready), slack)
+        sequences = ranks & limits.SEQUENCE_MAX if self._by_priority else ranks
         if sequences.size != turns.size:
             raise InternalError(f"{sequences.size} messages for {turns.size} turns of groups")
         return self._taken(sequences, order, unique, counts)
@@ -254,11 +283,15 @@ class FairReady:
         """
         table = self._table
         sequences = self._matching(name, is_ready, matches)
-        codes = self._codes(table.places(sequences))
-        order, unique, limits = by_code(codes)
-        firsts = np.cumsum(limits) - limits
+        places = table.places(sequences)
+        codes = self._codes(places)
+        order, unique, counts = by_code(codes)
+        if self._by_priority:
+            by_rank = self._ranks(places).argsort(kind="stable")
+            order = by_rank[by_code(codes[by_rank])[0]]
+        firsts = np.cumsum(counts) - counts
         sequences = sequences[order]
-        turns = self._shares.share_among(unique, limits, count, self._all_gives())
+        turns = self._shares.share_among(unique, counts, count, self._all_gives())
         if turns.size < count:
             self._looked[name] = self._version
         if not turns.size:
@@ -306,9 +339,13 @@ class FairReady:
         self._runs.sweep(self._is_entry(is_ready), self._ready_count)
 
     def _is_entry(self, is_ready: Matches) -> IsReady:
-        def is_entry(codes: Int64s, sequences: Int64s) -> Mask:
+        def is_entry(codes: Int64s, ranks: Int64s) -> Mask:
+            sequences = ranks & limits.SEQUENCE_MAX if self._by_priority else ranks
+            places = self._table.places(sequences)
             mask = is_ready(sequences)
-            mask &= self._codes(self._table.places(sequences)) == codes
+            mask &= self._codes(places) == codes
+            if self._by_priority:
+                mask &= self._ranks(places) == ranks
             return mask
 
         return is_entry

@@ -1,11 +1,12 @@
-"""GroupRuns: messages by group and, within a group, in the order they came.
+"""GroupRuns: messages by group and, within a group, by rank.
 
 Room: engine; pure, memory only.
-Holds: what comes out of a group ascends by sequence; nothing comes out twice; an entry whose
+Holds: what comes out of a group ascends by rank; nothing comes out twice; an entry whose
     message is not ready any more never comes out (lazy deletion).
 See: fair.py, which says how many of which group; runs.py for the same idea with one order.
 
-A run is sorted by (group, sequence) and knows where each of its groups begins. Taking the first few
+A rank is a sequence, perhaps with a priority above it (fair.py): unique in its group, 63 bits. A
+run is sorted by (group, rank) and knows where each of its groups begins. Taking the first few
 of a thousand groups is then one search and one gather in each run, whatever the runs' length.
 """
 
@@ -16,44 +17,80 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.engine.arrays import Int64s, Mask, sort_pairs
 from dejaqueue.engine.layout import Layout
 
 IsReady: TypeAlias = Callable[[Int64s, Int64s], Mask]
-"""(groups, sequences) -> which of these entries are ready messages of that group."""
+"""(groups, ranks) -> which of these entries are ready messages of that group."""
 
 _NONE = np.zeros(0, dtype=np.int64)
 _SLACK = 2
 _NEVER = np.int64((1 << 63) - 1)
+_BITS = limits.SEQUENCE_BITS
+_PACKED_BITS = 63
+
+
+def sort_entries(codes: Int64s, ranks: Int64s) -> tuple[Int64s, Int64s]:
+    """The same entries in order of (group, rank).
+
+    Ranks with priorities span all 63 bits, so `sort_pairs` could not pack the ties of a group, and
+    would take its slow way. What differs in group, priority and sequence nearly always fits into
+    one integer.
+    """
+    if ranks.size < 2:
+        return codes, ranks
+    low, high = int(ranks.min()) >> _BITS, int(ranks.max()) >> _BITS
+    if low == high:
+        return sort_pairs(codes, ranks)
+    sequences = ranks & limits.SEQUENCE_MAX
+    first, first_code = int(sequences.min()), int(codes.min())
+    sequence_bits = (int(sequences.max()) - first).bit_length()
+    rank_bits = (high - low).bit_length() + sequence_bits
+    if (int(codes.max()) - first_code).bit_length() + rank_bits > _PACKED_BITS:
+        order = np.lexsort((ranks, codes))
+        return codes[order], ranks[order]
+    packed = codes - first_code
+    packed <<= rank_bits
+    packed |= ((ranks >> _BITS) - low) << sequence_bits
+    packed |= sequences - first
+    packed.sort()  # tidy: allow determinism, because equal values are one entry that is there twice
+    ranks = (packed >> sequence_bits) & ((1 << (rank_bits - sequence_bits)) - 1)
+    ranks += low
+    ranks <<= _BITS
+    ranks |= (packed & ((1 << sequence_bits) - 1)) + first
+    packed >>= rank_bits
+    packed += first_code
+    return packed, ranks
 
 
 class GroupRun:
-    """Entries sorted by (group, sequence), taken from the front of each group.
+    """Entries sorted by (group, rank), taken from the front of each group.
 
     Attributes:
         groups: the groups it has, ascending.
         firsts, ends: where the entries that are left of each group begin and end.
-        sequences: all entries.
+        ranks: all entries.
         count: entries that are left.
     """
 
-    __slots__ = ("count", "ends", "firsts", "groups", "sequences")
+    __slots__ = ("count", "ends", "firsts", "groups", "ranks")
 
-    def __init__(self, codes: Int64s, sequences: Int64s) -> None:
+    def __init__(self, codes: Int64s, ranks: Int64s) -> None:
         starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
         self.groups: Int64s = codes[starts]
         self.firsts: Int64s = starts.astype(np.int64)
         self.ends: Int64s = np.append(starts[1:], codes.size).astype(np.int64)
-        self.sequences = sequences
+        self.ranks = ranks
         self.count = codes.size
 
     def __len__(self) -> int:
         return self.count
 
     def left(self) -> tuple[Int64s, Int64s]:
-        """(groups, sequences) of the entries that are left."""
+        """(groups, ranks) of the entries that are left."""
         counts = self.ends - self.firsts
-        return np.repeat(self.groups, counts), self.sequences[_ranges(self.firsts, counts)]
+        return np.repeat(self.groups, counts), self.ranks[_ranges(self.firsts, counts)]
 
 
 def _ranges(firsts: Int64s, counts: Int64s) -> Int64s:
@@ -79,24 +116,24 @@ class GroupRuns:
         self._runs: list[GroupRun] = []
         self.entry_count = 0
 
-    def insert(self, codes: Int64s, sequences: Int64s) -> None:
+    def insert(self, codes: Int64s, ranks: Int64s) -> None:
         """Add entries, in any order. The arrays are kept and must not be changed any more."""
         if codes.size:
-            self._young.append((codes, sequences))
+            self._young.append((codes, ranks))
             self.entry_count += codes.size
 
     def _sort_young(self) -> None:
         if not self._young:
             return
         codes = np.concatenate([batch[0] for batch in self._young])
-        sequences = np.concatenate([batch[1] for batch in self._young])
+        ranks = np.concatenate([batch[1] for batch in self._young])
         self._young = []
         runs = [run for run in self._runs if len(run) >= self._seal_rows]
         small = [run for run in self._runs if 0 < len(run) < self._seal_rows]
         small.sort(key=len, reverse=True)
         # Each run is to be at least twice as long as all after it together, or they are merged.
         total = codes.size
-        merged = [(codes, sequences)]
+        merged = [(codes, ranks)]
         while small and len(small[-1]) < 2 * total:
             run = small.pop()
             total += len(run)
@@ -107,16 +144,16 @@ class GroupRuns:
         )
         self._runs = [*runs, *small, run]
 
-    def _run(self, codes: Int64s, sequences: Int64s) -> GroupRun:
+    def _run(self, codes: Int64s, ranks: Int64s) -> GroupRun:
         """A run of these entries, each once: a message that left its group and came back is there
         twice, and a run that is looked at in two pieces would give it twice."""
-        codes, sequences = sort_pairs(codes, sequences)
+        codes, ranks = sort_entries(codes, ranks)
         once = np.ones(codes.size, dtype=np.bool_)
-        once[1:] = (codes[1:] != codes[:-1]) | (sequences[1:] != sequences[:-1])
+        once[1:] = (codes[1:] != codes[:-1]) | (ranks[1:] != ranks[:-1])
         if not once.all():
             self.entry_count -= int(codes.size - np.count_nonzero(once))
-            codes, sequences = codes[once], sequences[once]
-        return GroupRun(codes, sequences)
+            codes, ranks = codes[once], ranks[once]
+        return GroupRun(codes, ranks)
 
     def take(
         self, groups: Int64s, counts: Int64s, is_ready: IsReady, slack: int = _SLACK
@@ -127,21 +164,21 @@ class GroupRuns:
             slack: how many more entries of each group are looked at, since some may be dead.
 
         Returns:
-            Groups and sequences, in order of both; fewer of a group only if it has no more.
+            Groups and ranks, in order of both; fewer of a group only if it has no more.
         """
         self._sort_young()
         parts: list[tuple[Int64s, Int64s]] = []
         while groups.size:
-            codes, sequences, left_counts = self._take_once(groups, counts, is_ready, slack)
+            codes, ranks, left_counts = self._take_once(groups, counts, is_ready, slack)
             slack = max(slack, _SLACK)
-            parts.append((codes, sequences))
+            parts.append((codes, ranks))
             more = left_counts > 0
             groups, counts = groups[more], left_counts[more]
         if len(parts) == 1:
             return parts[0]
         if not parts:
             return _NONE, _NONE
-        return sort_pairs(
+        return sort_entries(
             np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
         )
 
@@ -161,46 +198,46 @@ class GroupRuns:
             rows = rows[wanted]
             firsts, lefts = run.firsts[rows], run.ends[rows] - run.firsts[rows]
             lengths = np.minimum(lefts, counts[wanted] + slack)
-            sequences = run.sequences[_ranges(firsts, lengths)]
+            ranks = run.ranks[_ranges(firsts, lengths)]
             places = np.repeat(wanted, lengths)
-            parts.append((run, rows, places, sequences, lengths))
+            parts.append((run, rows, places, ranks, lengths))
             short = np.flatnonzero(lengths < lefts)
             if short.size:
-                lasts = sequences[np.cumsum(lengths)[short] - 1]
+                lasts = ranks[np.cumsum(lengths)[short] - 1]
                 cuts[wanted[short]] = np.minimum(cuts[wanted[short]], lasts)
         if not parts:
             return _NONE, _NONE, np.zeros(groups.size, dtype=np.int64)
         if len(parts) == 1:
-            places, sequences = parts[0][2], parts[0][3]
+            places, ranks = parts[0][2], parts[0][3]
         else:
-            places, sequences = sort_pairs(
+            places, ranks = sort_entries(
                 np.concatenate([part[2] for part in parts]),
                 np.concatenate([part[3] for part in parts]),
             )
-        mask = is_ready(groups[places], sequences)
-        mask &= sequences <= cuts[places]
-        mask[1:] &= (places[1:] != places[:-1]) | (sequences[1:] != sequences[:-1])
-        places, sequences = places[mask], sequences[mask]
+        mask = is_ready(groups[places], ranks)
+        mask &= ranks <= cuts[places]
+        mask[1:] &= (places[1:] != places[:-1]) | (ranks[1:] != ranks[:-1])
+        places, ranks = places[mask], ranks[mask]
         founds = np.bincount(places, minlength=groups.size)
-        ranks = np.arange(places.size) - np.repeat(np.cumsum(founds) - founds, founds)
-        taken_mask = ranks < counts[places]
-        places, sequences = places[taken_mask], sequences[taken_mask]
+        nths = np.arange(places.size) - np.repeat(np.cumsum(founds) - founds, founds)
+        taken_mask = nths < counts[places]
+        places, ranks = places[taken_mask], ranks[taken_mask]
         takens = np.minimum(founds, counts)
         # What was looked at: up to the last one taken, or, if that was not enough, up to the cut.
         lefts = counts - takens
         bounds = cuts.copy()
         enough = np.flatnonzero(lefts == 0)
-        bounds[enough] = sequences[np.cumsum(takens)[enough] - 1]
+        bounds[enough] = ranks[np.cumsum(takens)[enough] - 1]
         self._advance(parts, bounds)
         lefts[cuts == _NEVER] = 0
-        return groups[places], sequences, lefts
+        return groups[places], ranks, lefts
 
     def _advance(
         self, parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]], bounds: Int64s
     ) -> None:
         """Entries that were looked at, up to the bound of their group, are taken."""
-        for run, rows, places, sequences, lengths in parts:
-            done = (sequences <= bounds[places]).astype(np.int64)
+        for run, rows, places, ranks, lengths in parts:
+            done = (ranks <= bounds[places]).astype(np.int64)
             ends = np.cumsum(lengths)
             takens = np.add.reduceat(done, ends - lengths)
             run.firsts[rows] += takens
@@ -215,9 +252,9 @@ class GroupRuns:
             return
         parts = [run.left() for run in self._runs] + self._young
         codes = np.concatenate([part[0] for part in parts])
-        sequences = np.concatenate([part[1] for part in parts])
-        mask = is_ready(codes, sequences)
-        codes, sequences = codes[mask], sequences[mask]
+        ranks = np.concatenate([part[1] for part in parts])
+        mask = is_ready(codes, ranks)
+        codes, ranks = codes[mask], ranks[mask]
         self._young, self._runs, self.entry_count = [], [], codes.size
         if codes.size:
-            self._runs.append(self._run(codes, sequences))
+            self._runs.append(self._run(codes, ranks))

@@ -15,7 +15,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.engine.arrays import Int64s, UInt16s
-from dejaqueue.model import Topic, TopicKind
+from dejaqueue.model import GroupOrder, Topic, TopicKind
 
 _PARTS = 1_024
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -31,6 +31,7 @@ class Rules:
         ageing_ms: of a priority topic: the wait that is worth one level; 0 = never.
         weights: fair: shares of groups that do not have 1.
         group_in_flight_max: fair: leased messages of one group at most, 0 = no limit.
+        group_order: fair: which message of a group is first.
         max_attempts: deliveries after which a message is dead, 0 = no limit.
         backoff_ms, backoff_parts, backoff_max_ms, jitter_parts: first wait, what each further one
             is multiplied by, the longest, and how much of one is left away at most.
@@ -49,6 +50,7 @@ class Rules:
     backoff_max_ms: int = 3_600_000
     jitter_parts: int = 205
     ids_from: int = 0
+    group_order: GroupOrder = GroupOrder.ARRIVAL
     unnamed: bool = True
 
     @staticmethod
@@ -65,6 +67,7 @@ class Rules:
             topic.backoff_max_ms,
             round(topic.backoff_jitter * _PARTS),
             ids_from,
+            topic.group_order,
             topic.unnamed,
         )
 
@@ -75,13 +78,16 @@ class Rules:
             del values["ids_from"]
         if self.unnamed:
             del values["unnamed"]
+        if self.group_order is GroupOrder.ARRIVAL:  # the text that earlier versions know
+            del values["group_order"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_text(text: str) -> Rules:
         """The rules of `to_text`. Raises ValueError, TypeError."""
         values = json.loads(text)
-        return Rules(**values | {"kind": TopicKind(values["kind"])})
+        group_order = GroupOrder(values.get("group_order", GroupOrder.ARRIVAL))
+        return Rules(**values | {"kind": TopicKind(values["kind"]), "group_order": group_order})
 
     @cached_property
     def _waits_ms(self) -> Int64s:

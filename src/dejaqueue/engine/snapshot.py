@@ -293,6 +293,39 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
     return engine
 
 
+def locators_of(meta: str, read: Read) -> Int64s:
+    """Where the rows of all messages that were live at a snapshot are, without restoring it.
+
+    Args:
+        meta, read: as for `restore`; slabs alone are read.
+
+    Returns:
+        Ascending; an int64 array.
+
+    Raises:
+        JournalDamaged: the text or a slab is not what a plan gives.
+    """
+    found = [np.zeros(0, dtype=np.int64)]
+    try:
+        values = json.loads(meta)
+        # Those of named views lie in it (view_snapshots.py): a row may be live in several.
+        metas = [values, *(view[-1] for view in values.get("views", ()))]
+        for _, name in [slab for one in metas for slab in one["slabs"]]:
+            content = memoryview(read(str(name))).cast("B")
+            columns = columns_of(content[-1])
+            row_bytes = sum(np.dtype(dtype).itemsize for _, dtype in columns)
+            rows, rest = divmod(len(content) - 1, row_bytes)
+            _check(rest == 0, f"{name} has {len(content)} bytes")
+            at, of_name = 0, {}
+            for column, dtype in columns:
+                of_name[column] = np.frombuffer(content, dtype, rows, at)
+                at += of_name[column].nbytes
+            found.append(of_name["locators"][of_name["states"] != 0])
+    except (LookupError, TypeError, ValueError) as error:
+        raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
+    return np.unique(np.concatenate(found))
+
+
 def next_sequence_of(meta: str) -> int:
     """The sequence that the next message got after a snapshot. Raises JournalDamaged."""
     try:

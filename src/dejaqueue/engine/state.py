@@ -27,7 +27,7 @@ from dejaqueue.engine.runs import SortedRuns
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
-from dejaqueue.model import ChangeKind, TagFilter, TopicKind
+from dejaqueue.model import ChangeKind, GroupOrder, TagFilter, TopicKind
 
 
 @dataclass(slots=True)
@@ -251,7 +251,8 @@ class PartitionState:
         if self.ready is None and rules.kind is TopicKind.PRIORITY:
             self.ready = PriorityReady(self.table, self.layout, rules.ageing_ms)
         if self.ready is None and rules.kind is TopicKind.FAIR:
-            self.ready = FairReady(self.table, self.layout, self.groups)
+            by_priority = rules.group_order is GroupOrder.PRIORITY
+            self.ready = FairReady(self.table, self.layout, self.groups, by_priority=by_priority)
         if isinstance(self.ready, FairReady):
             self.ready.configure(rules.weights, rules.group_in_flight_max)
 

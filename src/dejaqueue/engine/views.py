@@ -428,6 +428,15 @@ class PartitionViews:
         if parts:
             yield np.unique(np.concatenate(parts))
 
+    def live_sequences(self) -> Iterator[Int64s]:
+        """As `Engine.live_sequences`, each once, of what is live in any view."""
+        if self._is_plain:
+            yield from self.unnamed.live_sequences()
+            return
+        parts = [part for engine in self.engines() for part in engine.live_sequences()]
+        if parts:
+            yield np.unique(np.concatenate(parts))
+
     def live_in(self, first_position: int, last_position: int, limit: int) -> Int64s:
         """As `Engine.live_in`, of what is live in any view."""
         if self._is_plain:

@@ -71,6 +71,15 @@ class Generations:
         """Return when the port is open. Raises OSError, ArrowException."""
         self._current = self._running(port)
 
+    def start_again(self, port: int) -> None:
+        """Return when the port is open, which somebody else may still have, or at `stop`."""
+        opened = self._opened_again(port)
+        with self._mutex:
+            if opened is not None and self._stopped:
+                self._ending.append((opened, _closing(opened)))
+            else:
+                self._current = opened
+
     def renew(self) -> None:
         """Replace the server by a new one on the same port; return when that listens."""
         with self._mutex:

@@ -88,6 +88,7 @@ class FlightServer:
         self._port = port
         self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
         self._generations = Generations(self._make)
+        self._shared: Generations | None = None
 
     def _make(self, port: int) -> _Service:
         shared = self.forwarding, self.sharded, self._open_streams
@@ -102,6 +103,15 @@ class FlightServer:
         self._broker.peers = self._peers
         if self._tls is not None:
             self._tls.on_change.append(self._generations.renew)
+
+    def enter(self, port: int) -> None:
+        """Listen at a second port, too: the address that several processes have in turn. Returns
+        when it is open; until another process has given it back, that waits."""
+        if self._shared is None:
+            self._shared = Generations(self._make)
+            self._shared.start_again(port)
+            if self._tls is not None:
+                self._tls.on_change.append(self._shared.renew)
 
     def drop(self, url: str) -> None:
         """A broker is gone: what was passed on or said to it ends now."""
@@ -126,13 +136,15 @@ class FlightServer:
             close them, the process does it when it ends. Their threads still run, so it must end
             without the interpreter's own clearing up, which they would disturb.
         """
-        all_ended = self._generations.stop(timeout_seconds)
-        if self._tls is not None and self._generations.renew in self._tls.on_change:
-            self._tls.on_change.remove(self._generations.renew)
+        ports = [one for one in (self._shared, self._generations) if one is not None]
+        ended = [one.stop(timeout_seconds) for one in ports]
+        for one in ports:
+            if self._tls is not None and one.renew in self._tls.on_change:
+                self._tls.on_change.remove(one.renew)
         self._peers.close()
         self.forwarding.close()
         self.sharded.close()
-        return all_ended
+        return all(ended)
 
 
 class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types

@@ -17,7 +17,6 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 JSON = "application/json"
-_JSON_HEADERS = (b"content-type", b"application/json")
 
 
 class DirectRoute(APIRoute):
@@ -38,6 +37,7 @@ class JsonAnswer(Response):
     """JSON text that is ready to be sent: no encoding, no header that is not needed."""
 
     media_type = JSON
+    kind = (b"content-type", JSON.encode())
 
     def __init__(self, content: bytes, status_code: int = 200) -> None:
         self.status_code = status_code
@@ -45,7 +45,7 @@ class JsonAnswer(Response):
         self.body = content
         self.raw_headers = [
             (b"content-length", b"%d" % len(content)),
-            _JSON_HEADERS,
+            self.kind,
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

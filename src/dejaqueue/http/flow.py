@@ -14,7 +14,7 @@ from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.http.auditing import SHARDED
 from dejaqueue.http.columns import send_batch
-from dejaqueue.http.gather import Gather
+from dejaqueue.http.gather import Gather, ToBatch
 from dejaqueue.http.leasing.pool import LeasePool
 from dejaqueue.http.named import settle_batch
 from dejaqueue.wire.descriptors import WriteStream
@@ -33,31 +33,35 @@ class Flow:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.leases = LeasePool(broker)
-        self._gathers: dict[tuple[WriteStream, Sender], Gather] = {}
+        self._gathers: dict[tuple[WriteStream, Sender, ToBatch | None], Gather] = {}
 
-    def gather(self, stream: WriteStream, sender: Sender) -> Gather:
+    def gather(
+        self, stream: WriteStream, sender: Sender, to_batch: ToBatch | None = None
+    ) -> Gather:
         """The gatherer of batches of one kind and one sender.
 
-        Rows are JSON objects, or (id, attempt) to settle.
+        Args:
+            to_batch: makes a batch of rows; None = they are JSON objects, or (id, attempt) to
+                settle.
 
         Raises:
             TopicUnknown, Unavailable.
         """
-        gather = self._gathers.get((stream, sender))
+        gather = self._gathers.get((stream, sender, to_batch))
         if gather is not None:
             return gather
         self.broker.view(stream.topic)
         if len(self._gathers) >= GATHERS_MAX:
             self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
-        if stream.op == "enqueue":
-            clock = self.broker.clock
-            made = Gather(
-                self.broker, stream, sender, lambda rows: send_batch(rows, clock.utc_ms())
-            )
-        else:
-            made = Gather(self.broker, stream, sender, settle_batch)
-        self._gathers[stream, sender] = made
+        made = Gather(self.broker, stream, sender, to_batch or self._to_batch(stream.op))
+        self._gathers[stream, sender, to_batch] = made
         return made
+
+    def _to_batch(self, op: str) -> ToBatch:
+        if op != "enqueue":
+            return settle_batch
+        clock = self.broker.clock
+        return lambda rows: send_batch(rows, clock.utc_ms())
 
     def now_ms(self) -> int:
         """The broker's time, UTC milliseconds."""

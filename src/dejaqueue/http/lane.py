@@ -1,11 +1,12 @@
-"""The lane: single messages over a plain stream, which an HTTP connection becomes by an upgrade.
+"""The lane: messages over a plain stream, which an HTTP connection becomes by an upgrade.
 
 Room: http. On the event loop alone; answers come from workers' threads, with one wake for all that
 come meanwhile.
 Holds: every SEND gets one reply, when it is durable; what one connection makes the broker keep is
 bounded: a frame that does not come to its end, frames that are not answered, replies that are not
 read (protocol.py looks at all three); what came in one turn of the loop is handed over together.
-See: docs/wire.md, "The lane"; wire/lane.py for the frames; ADR 43.
+See: docs/wire.md, "The express lane"; wire/lane.py for the frames; lane_consumer.py for a lane that
+a consumer opened; ADR 43.
 
 Who may do what, and how much of it, is decided where a Flight stream asks, too: the gate, the
 quotas, `rules.require_write`, and the writer behind.
@@ -31,6 +32,7 @@ from dejaqueue.errors import BadRequest, DejaQError, Forbidden, InternalError, R
 from dejaqueue.flight.topic_writers import TopicWriters
 from dejaqueue.http.bounds import Bounds
 from dejaqueue.http.gather import call_soon
+from dejaqueue.http.lane_consumer import Content, LaneConsumer
 from dejaqueue.wire import frames, lane
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, StreamError
@@ -47,7 +49,8 @@ SWITCHING = (
 class Transport(Protocol):
     """What a lane needs of a connection."""
 
-    def write(self, content: bytes, /) -> None: ...  # noqa: D102
+    def write(self, content: Content, /) -> None: ...  # noqa: D102
+    def writelines(self, contents: Sequence[Content], /) -> None: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
     def is_closing(self) -> bool: ...  # noqa: D102
     def pause_reading(self) -> None: ...  # noqa: D102
@@ -136,7 +139,7 @@ class Lanes:
             to, number, reply = self._answers.popleft()
             written.setdefault(to, []).append(lane.encode_reply(reply, number))
         for to, replies in written.items():
-            to.write(replies)
+            to.tell(replies, len(replies))
 
 
 class Lane:
@@ -172,6 +175,7 @@ class Lane:
         self._is_late = False
         self._is_ending = False
         self._is_paused = False
+        self._consumer: LaneConsumer | None = None
         self._writers = TopicWriters(
             WriteStream("", "enqueue"), self._open_writer, lanes.broker.is_served_by
         )
@@ -235,15 +239,21 @@ class Lane:
 
     def _take(self, frame: bytes) -> None:
         """One frame."""
+        if self._consumer is not None:
+            self._taken += 1
+            self._consumer.take(frame)
+            return
+        if not self._taken and lane.kind_of(frame) == lane.OPEN:
+            self._taken = 1
+            self._open_consumer(frame)
+            return
         try:
             send = lane.decode_send(frame)
         except BadRequest as malformed:
             self.end(malformed)
             return
         self._taken += 1
-        self._waiting += 1
-        if self._waiting >= limits.LANE_WAITING_MAX:
-            self._pause_or_not()
+        self.asks()
         wait_ms = 0
         try:
             self._lanes.gate.check(self._caller)
@@ -258,6 +268,22 @@ class Lane:
             asyncio.get_running_loop().call_later(wait_ms / 1_000, self._go_on, send)
             return
         self._lanes.came(self, send)
+
+    def _open_consumer(self, frame: bytes) -> None:
+        """It is a consumer's lane from here on."""
+        lanes, who = self._lanes, (self._caller, self._peer)
+        call = partial(call_soon, asyncio.get_running_loop())
+        try:
+            options = lane.decode_open(frame)
+            self._consumer = LaneConsumer(self, lanes.broker, lanes.gate, who, options, call)
+        except DejaQError as refused:
+            self.end(refused)
+
+    def asks(self) -> None:
+        """One frame more is to be answered."""
+        self._waiting += 1
+        if self._waiting >= limits.LANE_WAITING_MAX:
+            self._pause_or_not()
 
     def _go_on(self, send: lane.Send) -> None:
         """The quota of its sender lets this in now."""
@@ -296,13 +322,16 @@ class Lane:
 
     def _refuse(self, send: lane.Send, error: DejaQError) -> None:
         reply = Reply(send.number, len(send.payloads), error=error)
-        self.write([lane.encode_reply(reply, send.number)])
+        self.tell([lane.encode_reply(reply, send.number)], 1)
 
-    def write(self, replies: Sequence[bytes]) -> None:
-        """Write replies; each answers one frame."""
-        self._waiting -= len(replies)
+    def tell(self, contents: Sequence[Content], answers: int) -> None:
+        """Write these; so many of them answer a frame."""
+        self._waiting -= answers
         if not self._transport.is_closing():
-            self._transport.write(replies[0] if len(replies) == 1 else b"".join(replies))
+            if len(contents) == 1:
+                self._transport.write(contents[0])
+            else:
+                self._transport.writelines(contents)
             if self._is_ending and not self._waiting:
                 self._transport.close()
             elif self._is_paused:
@@ -312,6 +341,8 @@ class Lane:
         """The client does not read its replies, or does again."""
         self._is_slow = is_slow
         self._pause_or_not()
+        if self._consumer is not None:
+            self._consumer.slow(is_slow=is_slow)
 
     def _pause_or_not(self) -> None:
         """Read no more while too much waits."""
@@ -356,9 +387,18 @@ class Lane:
         if not self._waiting:
             self._transport.close()
 
+    def stop(self) -> None:
+        """The server stops."""
+        if self._consumer is None:
+            self.finish()
+        else:
+            self._consumer.stop()
+
     def lost(self) -> None:
         """The connection is closed; what was taken stays durable."""
         self._is_ending = True
+        if self._consumer is not None:
+            self._consumer.close()
         self._forget()
         self._lanes.open.discard(self)
         self._account.leave_stream()

@@ -257,7 +257,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """The server stops."""
         if self._lane is not None:
-            self._lane.finish()
+            self._lane.stop()
         else:
             super().shutdown()
 

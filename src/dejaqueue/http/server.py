@@ -27,6 +27,7 @@ from dejaqueue.http.protocol import CLOSE_SECONDS, Connections, bounded
 from dejaqueue.http.service import Service
 from dejaqueue.wire.lane import LaneAddress
 
+BACKLOG = 2_048
 STOP_SECONDS_MAX = 5
 """Requests that are being answered have this long when the server stops."""
 
@@ -82,10 +83,12 @@ class HttpServer:
         port: int,
         bounds: Bounds | None = None,
         tls: ServerTls | None = None,
+        shared: socket.socket | None = None,
     ) -> None:
         """Bind the port.
 
         Args:
+            shared: listens already, in other processes, too: it is answered here as well.
             bounds: what connections may do; None = as the broker's settings say.
             tls: None = in plain text.
 
@@ -93,7 +96,8 @@ class HttpServer:
             OSError: the address cannot be bound.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=2_048)
+        self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self._sockets = [self._socket] if shared is None else [self._socket, shared]
         self.port: int = self._socket.getsockname()[1]
         bounds = bounds or Bounds.of(service.broker.settings.server)
         self.connections = Connections(bounds, service.broker.quotas)
@@ -113,7 +117,7 @@ class HttpServer:
         handshake_seconds = self.connections.bounds.head_seconds
         with asyncio.Runner(loop_factory=lambda: _Loop(handshake_seconds)) as runner:
             self._loop = runner.get_loop()
-            runner.run(self._server.serve(sockets=[self._socket]))
+            runner.run(self._server.serve(sockets=self._sockets))
 
     def _end_waits(self) -> None:
         """Those who wait for messages would wait for the rest of their time."""
@@ -139,6 +143,7 @@ class HttpServer:
             call_soon(self._loop, self._end_waits)
         if self._thread.is_alive():
             self._thread.join()
-        self._socket.close()
+        for one in self._sockets:
+            one.close()
         if (sharded := getattr(self._app.state, "sharded", None)) is not None:
             sharded.close()

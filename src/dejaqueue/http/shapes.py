@@ -246,6 +246,7 @@ class NewTopic(TopicSettings):
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,255}$")
     kind: Literal["timeline", "priority", "fair", "cron"] | None = None
     ageing_ms: int | None = Field(None, ge=0)
+    group_order: Literal["arrival", "priority"] | None = None
     spread: int | None = Field(None, ge=1, le=limits.SPREAD_MAX)
     unnamed: bool | None = None
     exist_ok: bool = Field(False, description="Fine if it exists already with these settings.")
@@ -558,6 +559,34 @@ class Keys(Shape):
 
     required: bool = Field(description="False while there was never a key: anybody may call.")
     keys: list[KeyListed]
+
+
+class ClusterShown(Shape):
+    """Brokers and servers as one broker knows them."""
+
+    node: str = Field(description='The broker that was asked; "" = it is alone.')
+    coordinator: str
+    nodes: list[dict[str, Any]] = Field(description="Each broker, with its version and clock.")
+    topics: list[dict[str, Any]] = Field(description="`topic` and the `node` that serves it.")
+    servers: list[dict[str, Any]] = Field(
+        default=[], description="Servers that keep the journals, if they were asked for."
+    )
+
+
+class NodeProgress(Shape):
+    """How far a change of a node is."""
+
+    node: str
+    state: str = Field(description='`working`, `done`, `failed`; "" = nothing was begun here.')
+    text: str
+
+
+class AuditLines(Shape):
+    """Lines of the audit log."""
+
+    lines: list[dict[str, Any]] = Field(
+        description="Each with `at_ms`, `principal`, `peer`, `action`, `topic` and `outcome`."
+    )
 
 
 class NewTransaction(Shape):

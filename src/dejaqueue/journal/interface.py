@@ -377,8 +377,9 @@ def append_alone(append: Append) -> None:
         append.error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
 
 
-DOCUMENTS = ("keys",)
-"""What a store keeps for the broker beside topics: API keys (access/key_ring.py)."""
+DOCUMENTS = ("keys", "backup", "restore")
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py); which backups
+were taken of it, and what is being restored into it (broker/backup)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 
@@ -525,7 +526,7 @@ class JournalStore(ABC):
 
 
 def store_path(url: str) -> Path | None:
-    """The directory of a `segment:///path` URL or a plain path; None for `memory:`."""
+    """The directory of a plain path, `segment:///path` or `shared:///path`; None for `memory:`."""
     if url.startswith("memory:"):
         return None
-    return Path(url.removeprefix("segment://")).expanduser()
+    return Path(url.removeprefix("segment://").removeprefix("shared://")).expanduser()

@@ -40,7 +40,8 @@ URL_WORDS: Final = (
 
 
 def open_store(url: str, **settings: Any) -> JournalStore:
-    """Open the store of a plain path, `segment:///path`, `memory:`, or of a server's URL.
+    """Open the store of a plain path, `segment:///path`, `memory:`, or of a server's URL;
+    `shared:///path` is what the processes of one broker are given (cli/processes.py).
 
     Args:
         settings: `segment_bytes`, `reserve_bytes`: see SegmentStore; `mirror`, `mirror_bytes_max`,
@@ -56,11 +57,16 @@ def open_store(url: str, **settings: Any) -> JournalStore:
     if colon and scheme in _RECORD_STORES:
         return _on_records(url, given)
     scheme, colon, _ = url.partition("://")
-    if colon and scheme != "segment":
+    if colon and scheme not in ("segment", "shared"):
         raise BadRequest("journal", URL_WORDS, f"{scheme}://")
-    for name in ("mirror", "mirror_bytes_max", "patience_seconds"):
+    for name in ("mirror", "mirror_bytes_max"):
         given.pop(name, None)
     path = store_path(url)
+    if scheme == "shared" and path is not None:
+        from dejaqueue.journal.processes import ProcessStore
+
+        return ProcessStore(path, **given)
+    given.pop("patience_seconds", None)
     if path is None:
         from dejaqueue.journal.memory import MemoryStore
 

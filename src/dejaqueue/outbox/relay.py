@@ -62,11 +62,19 @@ class Relay:
             if sent == 0:
                 clock = self._core.clock
                 clock.wait_until(clock.now_us() + int(interval * 1e6), self._wake)
+        try:
+            self.release()
+        except Exception as wrong:  # noqa: BLE001 - of any driver: it is only sooner with it
+            log.warning("another relay follows in %d s: %s", HOLD_MS // 1_000, wrong)
 
     def stop(self) -> None:
         """End `run` after the batch that it is at."""
         self._stopped = True
         self._wake.ring()
+
+    def release(self) -> None:
+        """Let another relay follow at once, after the last `send`; `run` does so when it ends."""
+        tables.release(self._outbox, self._owner)
 
     def send(self) -> int:
         """Send what waits, one batch of each topic; how many messages came of it.

@@ -98,6 +98,15 @@ def hold(outbox: Outbox, owner: str, now_ms: int, until_ms: int) -> str | None:
     return str(found[0][0]) if found else None
 
 
+def release(outbox: Outbox, owner: str) -> None:
+    """Be no longer the relay that may send, if this one was: another one follows at once."""
+    with outbox.transaction() as execute:
+        execute(
+            "UPDATE dejaq_outbox_relay SET owner = '', until_ms = 0 WHERE id = 1 AND owner = %s",
+            (owner,),
+        )
+
+
 def take(outbox: Outbox, owner: str, rows_max: int) -> list[OpenBatch]:
     """The open batch of each topic; where there is none, a new one of what waits.
 

@@ -83,6 +83,20 @@ class Task(Generic[P, R]):
         answer.raise_for_status()
         return [Handle(self, self.options.topic, one) for one in answer.ids.tolist()]
 
+    def message(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """The message of a call, as the arguments of `Client.send`; for whoever sends it otherwise:
+        `outbox.send(connection, **invite.message("alice"))`.
+
+        Raises:
+            BadRequest: an argument does not fit, or JSON cannot say it.
+        """
+        said = self.signature.arguments_json(args, kwargs)
+        return {"topic": self.options.topic, **self._fields(said)}
+
+    def handle(self, id: int) -> Handle[R]:  # noqa: A002 - the message's own word
+        """The handle of a call that was sent before, here or elsewhere, by its id."""
+        return Handle(self, self.options.topic, id)
+
     def at(self, time: datetime | int) -> PlannedCall[P, R]:
         """Not before this: a datetime with a time zone, or UTC milliseconds."""
         return PlannedCall(self).at(time)
@@ -127,7 +141,7 @@ class Task(Generic[P, R]):
         if key is not None:
             fields["key"] = key
         if options.group:
-            args, kwargs = self.signature.arguments(said)
+            args, kwargs = self.signature.arguments(said, is_whole=True)
             group = options.group
             fields["group"] = group(*args, **kwargs) if callable(group) else group
         if options.priority is not None:
@@ -137,7 +151,7 @@ class Task(Generic[P, R]):
     def _unique_key(self, said: dict[str, Any]) -> str:
         unique = self.options.unique
         if callable(unique):
-            args, kwargs = self.signature.arguments(said)
+            args, kwargs = self.signature.arguments(said, is_whole=True)
             text = str(unique(*args, **kwargs))
         else:
             text = json.dumps(said, sort_keys=True)

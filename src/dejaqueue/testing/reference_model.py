@@ -19,7 +19,7 @@ from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Command
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.shares import SCALE
-from dejaqueue.model import MessageState, RowStatus, TagFilter, TopicKind
+from dejaqueue.model import GroupOrder, MessageState, RowStatus, TagFilter, TopicKind
 
 Path: TypeAlias = tuple[str, ...]
 """A node in the tree of groups; its last part is "\\0" for a group itself."""
@@ -384,6 +384,9 @@ class ReferenceModel:
             ageing_ms = self.rules.ageing_ms
             urgency = message.priority * (ageing_ms or 1) + (message.due_ms if ageing_ms else 0)
             return urgency, message.sequence
+        if self.rules.kind is TopicKind.FAIR:  # within its group
+            by_priority = self.rules.group_order is GroupOrder.PRIORITY
+            return message.priority if by_priority else 0, message.sequence
         return message.due_ms, message.sequence
 
     def takes(self, command: commands.Lease, message: Message) -> bool:
@@ -414,11 +417,9 @@ class ReferenceModel:
             if message.due_ms <= until_ms and self.takes(command, message)
         ]
         rows = []
-        if self.rules.kind is TopicKind.FAIR:
-            chosen = self.choose(due, command.count)
-        else:
-            chosen = sorted(due, key=self.key)[: command.count]
-        for message in chosen:
+        due.sort(key=self.key)
+        is_fair = self.rules.kind is TopicKind.FAIR
+        for message in self.choose(due, command.count) if is_fair else due[: command.count]:
             message.state = MessageState.LEASED
             message.attempts = min(message.attempts + 1, limits.ATTEMPTS_MAX)
             rows.append((message.sequence, message.attempts, message.due_ms, message.locator))
@@ -431,9 +432,9 @@ class ReferenceModel:
         return Outcome(leased=rows)
 
     def choose(self, due: list[Message], count: int) -> list[Message]:
-        """The next messages of a fair topic, one turn after the other."""
+        """The next messages of a fair topic, one turn after the other. `due` is sorted."""
         waiting: dict[str, list[Message]] = {}
-        for message in sorted(due, key=lambda message: message.sequence):
+        for message in due:
             waiting.setdefault(message.group, []).append(message)
         gives, chosen = self.gives(), []
         for _ in range(count):

@@ -40,6 +40,8 @@ _PING = struct.Struct("<qqq")
 _REPORT = struct.Struct("<qII")
 _PONG = struct.Struct("<qq")
 _DELIVERY = struct.Struct("<IIqqq")
+DELIVERY_BYTES = _HEAD.size + _DELIVERY.size
+"""Of a DELIVERY, without its rows."""
 
 HAS_IDS = 1
 HAS_STATUSES = 2
@@ -54,7 +56,7 @@ FATE_RELEASE = 2
 
 
 class FrameType(IntEnum):
-    """What a frame is (u8). Numbers are for ever; 9 is the express lane's SEND (lane.py)."""
+    """What a frame is (u8). Numbers are for ever; 9 to 11 are the express lane's (lane.py)."""
 
     REPLY = 1
     CREDIT = 2

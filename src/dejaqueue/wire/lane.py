@@ -4,12 +4,15 @@
     SEND (9)               the frame's head (frames.py) · u32 rows · u32 bytes of the address ·
                            address · [dues i64 × rows] · payload sizes u32 × rows · payloads
     its answer             a REPLY (frames.py) with the same number
+    OPEN (10)              the frame's head · the JSON of a ConsumeStream: the lane is a consumer's
+    its answer             OPENED (11): the frame's head · the schema of deliveries (Arrow IPC)
+    DELIVERY               as frames.py has it · the record batch (Arrow IPC)
 
 Room: wire. No sockets.
 Holds: decode_send(encode_send(x)) == x; garbage raises BadRequest and nothing else.
 See: docs/wire.md, "The lane"; descriptors.py for the address.
 
-Plain Python instead of numpy: nearly every frame has one row.
+Plain Python instead of numpy: nearly every SEND has one row.
 """
 
 from __future__ import annotations
@@ -19,10 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+import pyarrow as pa
+
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
-from dejaqueue.wire import frames
-from dejaqueue.wire.frames import VERSION, FrameType, Reply
+from dejaqueue.wire import descriptors, frames
+from dejaqueue.wire.descriptors import ConsumeStream
+from dejaqueue.wire.frames import VERSION, DeliveryHead, FrameType, Reply
 
 PATH = "/v1/lane"
 """What is asked for at the HTTP port."""
@@ -30,6 +36,8 @@ PROTOCOL = "dejaq-lane"
 """To what the connection is upgraded."""
 SEND = 9
 """The type of the frame, beside those of frames.FrameType."""
+OPEN, OPENED = 10, 11
+"""As the first frame, it makes the lane a consumer's; and the answer."""
 NAME = "x-dejaq-lane"
 """The header in which a client says whose lane it wants."""
 HAS_DUES = 1
@@ -194,3 +202,50 @@ def decode_reply(content: bytes) -> frames.Frame:
 
 
 _PLAIN = struct.Struct("<BBHIIIq")
+
+# --- consumers --------------------------------------------------------------------------------
+
+
+def kind_of(frame: bytes) -> int:
+    """The type in a frame's head; 0 = it has none."""
+    return frame[1] if len(frame) >= _HEAD.size else 0
+
+
+def encode_open(stream: ConsumeStream) -> bytes:
+    """An OPEN with its length."""
+    return with_length(_HEAD.pack(VERSION, OPEN, 0, 0) + descriptors.encode(stream))
+
+
+def decode_open(frame: bytes) -> ConsumeStream:
+    """The stream that an OPEN asks for, checked. Raises BadRequest."""
+    if frame[:1] != bytes([VERSION]):
+        raise BadRequest("frame.version", f"{VERSION}", frame[:1].hex())
+    return descriptors.decode(ConsumeStream, frame[_HEAD.size :])
+
+
+def encode_opened(schema: pa.Schema) -> bytes:
+    """An OPENED with its length."""
+    return with_length(_HEAD.pack(VERSION, OPENED, 0, 0) + schema.serialize().to_pybytes())
+
+
+def decode_opened(frame: bytes) -> pa.Schema:
+    """The schema in an OPENED. Raises BadRequest."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(frame).slice(_HEAD.size))
+    except (pa.ArrowException, OSError, EOFError) as wrong:
+        raise BadRequest("frame", "a schema in Arrow's IPC format", str(wrong)) from wrong
+
+
+def encode_delivery(head: DeliveryHead, batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
+    """A DELIVERY with its length, in pieces."""
+    said, rows = frames.encode(head), batch.serialize()
+    return [_LENGTH.pack(len(said) + rows.size) + said, rows]
+
+
+def decode_rows(frame: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The record batch in a DELIVERY. Raises BadRequest."""
+    try:
+        rows = pa.py_buffer(frame).slice(frames.DELIVERY_BYTES)
+        return pa.ipc.read_record_batch(rows, schema)
+    except (pa.ArrowException, OSError, EOFError) as wrong:
+        raise BadRequest("frame", "a record batch in Arrow's IPC format", str(wrong)) from wrong

@@ -28,7 +28,7 @@ from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.model import Topic
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 
 def make(log: CatalogueLog, name: str) -> None:
@@ -182,6 +182,7 @@ def test_who_follows_begins_anew_with_a_snapshot_of_others(monkeypatch: pytest.M
     writing, following, late = (CatalogueLog(RecordJournalStore(records)) for _ in range(3))
     for number in range(64):
         make(writing, f"t{number}")
+        until(lambda: not writing._is_writing_snapshot)  # which a thread does beside
         following.read()
         assert following.state == writing.state
     assert len(records.logs[JOURNAL, 0].contents) < 40

@@ -161,6 +161,18 @@ def test_a_priority_queue_hands_out_the_highest_first(connection: Connection, na
     assert taken == [9, 3, 0]
 
 
+def test_all_that_came_is_handed_over_at_once(connection: Connection, name: str) -> None:
+    queue = Queue(name, routing_key=name)
+    producer = connection.Producer()
+    for n in range(3):
+        producer.publish(n, routing_key=name, exchange="", declare=[queue])
+    got: list[Any] = []
+    with Consumer(connection, [queue], callbacks=[lambda body, _: got.append(body)], no_ack=True):
+        until(lambda: len(connection.transport._arrivals) == 3, "all to come")
+        connection.drain_events(timeout=PATIENCE_SECONDS)
+    assert got == [0, 1, 2]
+
+
 def test_a_message_of_others_is_a_dead_letter(
     connection: Connection, client: Client, name: str
 ) -> None:

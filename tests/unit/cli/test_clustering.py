@@ -78,13 +78,16 @@ def test_what_is_wrong_is_not_waited_for() -> None:
         module._comes_about(wrong, STOPS)
 
 
+FLIGHT = cast(Any, SimpleNamespace(port=1, drop=None))
+
+
 def test_a_broker_that_is_alone_starts_nothing() -> None:
     given = settings()
     seat = ClusterSeat(given)
     assert seat.prepare(STOPS)
     assert seat.node is None
     assert seat.beside(given) is seat.settings is given
-    seat.join(cast(Broker, None), 1, 2, tls=False)
+    seat.join(cast(Broker, None), FLIGHT, 2, tls=False)
     seat.reload_files()
     seat.leave()
     seat.close()
@@ -93,7 +96,7 @@ def test_a_broker_that_is_alone_starts_nothing() -> None:
 class Node:
     """Notes what it is told."""
 
-    disk = care = None
+    on_gone = disk = care = None
 
     def __init__(self) -> None:
         self.told: list[tuple[str, ...]] = []
@@ -118,7 +121,7 @@ def test_others_are_told_where_this_broker_is(
     seat = ClusterSeat(settings(advertise=advertise))
     seat.node = cast(Any, Node())
     broker = SimpleNamespace(store=None)
-    seat.join(cast(Broker, broker), 1, 2, tls=tls)
+    seat.join(cast(Broker, broker), FLIGHT, 2, tls=tls)
     seat.leave()
     assert cast(Any, seat.node).told == [told, ("stop",)]
 

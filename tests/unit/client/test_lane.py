@@ -65,9 +65,10 @@ def opened() -> Iterator[Open]:
     def open_one(behind: bytes = b"") -> tuple[Host, Lane]:
         host = Host(LET_IN + behind)
         place, headers = LaneAddress(host.port, "n"), [(b"authorization", b"Bearer k")]
-        found = connect(URL, place, headers, None, lambda: None)
+        opened = connect(URL, place, headers, None)
         ends.append(host.close)
-        assert found is not None
+        assert opened is not None
+        found = Lane(*opened, lambda: None)
         ends.append(found.close)
         return host, found
 
@@ -139,7 +140,7 @@ def test_a_silent_broker_is_given_up_though_the_connection_stands(opened: Open) 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 404 Not Found\r\n\r\n", b"SSH-2.0\r\n\r\n"])
 def test_who_is_not_let_in_has_no_lane(answer: bytes) -> None:
     host = Host(answer)
-    assert connect(URL, LaneAddress(host.port, "n"), [], None, lambda: None) is None
+    assert connect(URL, LaneAddress(host.port, "n"), [], None) is None
     host.close()
 
 
@@ -149,5 +150,5 @@ def test_a_port_that_does_not_answer_costs_a_bounded_time(
     monkeypatch.setattr(lane_module, "CONNECT_SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert connect(URL, LaneAddress(port, "n"), [], None, lambda: None) is None
-    assert connect(URL, LaneAddress(port, "n"), [], None, lambda: None) is None  # nobody is there
+        assert connect(URL, LaneAddress(port, "n"), [], None) is None
+    assert connect(URL, LaneAddress(port, "n"), [], None) is None  # nobody is there

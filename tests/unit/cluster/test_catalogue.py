@@ -94,6 +94,19 @@ def test_changes_of_two_brokers_are_both_there(two: Two) -> None:
     assert second.counts("t") == (1, 2)
 
 
+def test_a_change_that_is_made_of_what_there_is_loses_none_of_another_broker(two: Two) -> None:
+    first, second = two
+    first.create(Topic("t"), exist_ok=False)
+    second.refresh()
+    for number in range(3):
+        for name, catalogue in zip("ab", two, strict=True):
+            catalogue.alter("t", lambda topic: {"labels": {**topic.labels, f"{name}{number}": ""}})  # noqa: B023 - called before it returns
+    first.refresh()
+    assert sorted(first.get("t").labels) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    with pytest.raises(BadRequest, match="fixed"):
+        second.alter("t", lambda topic: {"kind": topic.kind})
+
+
 def test_what_cannot_change_is_refused(two: Two) -> None:
     first, second = two
     first.create(Topic("t"), exist_ok=False)

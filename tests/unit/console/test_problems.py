@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dejaqueue.console import problems
-from dejaqueue.console.samples import SHOWN
+from dejaqueue.console.rows import SHOWN
 
 NOW_MS = 1_000_000
 FINE = dict.fromkeys((*SHOWN, "consumers", "credit"), 0) | {"next_due_ms": -1}

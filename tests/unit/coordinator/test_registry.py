@@ -21,7 +21,7 @@ def test_brokers_of_one_process_share_a_name() -> None:
     again.close()
 
 
-@pytest.mark.parametrize("url", ["", "a/path", "zookeeper://host", "etcd:host", "memory"])
+@pytest.mark.parametrize("url", ["", "a/path", "consul://host", "etcd:host", "memory"])
 def test_other_urls_are_named_and_refused(url: str) -> None:
     with pytest.raises(BadRequest, match="coordinator: memory:NAME, etcd"):
         open_coordinator(url)
@@ -29,5 +29,5 @@ def test_other_urls_are_named_and_refused(url: str) -> None:
 
 def test_a_refusal_does_not_repeat_the_password() -> None:
     with pytest.raises(BadRequest) as refusal:
-        open_coordinator("zookeeper://me:secret@host")
+        open_coordinator("consul://me:secret@host")
     assert "secret" not in str(refusal.value)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dejaqueue.engine.arrays import Int64s, Mask
-from dejaqueue.engine.group_runs import GroupRuns
+from dejaqueue.engine.group_runs import GroupRuns, sort_entries
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 
 GROUPS = 4
@@ -93,3 +93,21 @@ def test_an_entry_that_is_there_twice_comes_out_once__also_in_pieces() -> None:
 
     found = runs.take(np.array([1]), np.array([3]), is_ready)
     assert found[1].tolist() == [5, 6, 7]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1 << 20),
+            st.sampled_from([0, 1, 32_768, 65_535]),
+            st.one_of(st.integers(0, 1_000), st.integers(0, (1 << 47) - 2)),
+        )
+    )
+)
+def test_entries_are_sorted_by_group_and_rank__also_where_they_do_not_fit_into_one_integer(
+    rows: list[tuple[int, int, int]],
+) -> None:
+    entries = [(group, priority << 47 | sequence) for group, priority, sequence in rows]
+    found = sort_entries(*arrays(entries))
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(entries)

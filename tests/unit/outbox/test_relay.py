@@ -177,3 +177,6 @@ def test_run_sends_until_it_is_stopped(stage: Stage) -> None:
 
     relay.run()
     assert sorted(stage.sent()) == ["one", "two"]
+    event.remove(stage.engine, "commit", stop_when_empty)
+    stage.write("three")
+    assert Relay(stage.client, stage.outbox).send() == 1  # at once, as the other one has ended

@@ -34,6 +34,10 @@ def test_one_relay_holds_an_outbox_until_its_time_is_over(outbox: SqlAlchemyOutb
     assert tables.hold(outbox, "b", 2_501, 3_500) == identity
     with pytest.raises(Refused):
         tables.take(outbox, "a", 10)
+    tables.release(outbox, "a")  # which has it no longer
+    assert tables.hold(outbox, "a", 3_000, 4_000) is None
+    tables.release(outbox, "b")
+    assert tables.hold(outbox, "a", 3_000, 4_000) == identity
 
 
 def test_an_open_batch_is_taken_again_as_it_was(outbox: SqlAlchemyOutbox) -> None:

@@ -5,6 +5,7 @@ Not covered: sending them (test_task.py).
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,6 +49,43 @@ def test_what_has_no_annotation_takes_what_json_gives() -> None:
     def function(a, b=None): ...  # type: ignore[no-untyped-def]
 
     assert both_ways(function, {"x": [1, None, "é"]}, b=POINT)[0][0] == {"x": [1, None, "é"]}
+
+
+def test_what_a_call_leaves_out_has_its_default__where_all_is_asked_for() -> None:
+    def function(a: int, b: str = "x") -> None: ...
+
+    signature = Signature("t", function)
+    assert signature.arguments({"a": 1}) == ((1,), {})
+    assert signature.arguments({"a": 1}, is_whole=True) == ((1, "x"), {})
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((1,), {}), ((1, 2), {}), ((1,), {"c": 3}), ((), {"b": 2, "a": 1}), ((1, 2, 3), {})],
+)
+def test_a_call_comes_back_as_python_binds_it(args: Any, kwargs: dict[str, int]) -> None:
+    def usual(a: int, b: int = 5, c: int = 6) -> None: ...
+
+    def rare(a: int, /, b: int = 5, *, c: int = 6) -> None: ...
+
+    for function in (usual, rare):
+        try:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as wrong:
+            with pytest.raises(BadRequest, match=str(wrong)):
+                both_ways(function, *args, **kwargs)
+        else:
+            assert both_ways(function, *args, **kwargs) == (bound.args, bound.kwargs)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((1, 2), {"a": 3}), ((1, 2, 3), {}), ((1,), {"c": 2}), ((), {"b": 1})]
+)
+def test_a_call_that_python_would_refuse_is_refused(args: Any, kwargs: dict[str, int]) -> None:
+    def function(a: int, b: int = 5) -> None: ...
+
+    with pytest.raises(BadRequest, match="arguments of task t"):
+        Signature("t", function).arguments_json(args, kwargs)
 
 
 def test_stars_take_the_rest() -> None:

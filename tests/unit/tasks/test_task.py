@@ -35,6 +35,25 @@ def test_a_message_says_the_task_and_its_arguments() -> None:
         assert found.json() == {"task": "work", "args": {"n": 3, "tenant": "b"}}
 
 
+def test_a_handle_is_made_again_of_its_id() -> None:
+    with stage() as on:
+        task = on.app.add(work, "work", {})
+        handle = task.in_(60).send(3)
+        again = task.handle(handle.id)
+        assert (again, again.state()) == (handle, "scheduled")
+
+
+def test_the_message_of_a_call_is_what_sending_it_sends() -> None:
+    with stage() as on:
+        task = on.app.add(work, "work", {"topic": "fair", "group": lambda n, tenant: tenant})
+        task.send(3)
+        on.client.send(**task.message(3))
+        with pytest.raises(BadRequest, match="argument"):
+            task.message("three")
+        first, second = on.client.peek("fair").select(["payload", "group"]).to_pylist()
+        assert first == second
+
+
 def test_times() -> None:
     with stage() as on:
         task = on.app.add(work, "work", {})

@@ -7,12 +7,15 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dejaqueue.errors import BadRequest, TopicUnknown
+from dejaqueue.schema.messages import DELIVERY
 from dejaqueue.wire import frames, lane
+from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply
 
 ADDRESS = b"\x07\x00\x00\x00\x01porders"
@@ -87,3 +90,30 @@ def test_a_reply_is_the_one_of_other_streams(reply: Reply) -> None:
 def test_a_reply_that_grew_is_understood() -> None:
     found = lane.decode_reply(frames.encode(Reply(3, 1, 77)) + b"more")
     assert found == Reply(3, 1, 77)
+
+
+def test_what_a_consumer_opens_with_and_gets_comes_back_as_it_was() -> None:
+    stream = ConsumeStream("t", tags_any=("a",), batch_rows_max=7)
+    opened = lane.encode_open(stream)[lane.LENGTH_BYTES :]
+    assert lane.kind_of(opened) == lane.OPEN
+    assert lane.decode_open(opened) == stream
+    answer = lane.encode_opened(DELIVERY)[lane.LENGTH_BYTES :]
+    assert lane.kind_of(answer) == lane.OPENED
+    assert lane.decode_opened(answer) == DELIVERY
+    rows = pa.record_batch({"payload": [b"a", b"bc"]})
+    head = frames.DeliveryHead(1, 1, 2, 3, 4)
+    whole = b"".join(lane.encode_delivery(head, rows.slice(1)))
+    assert lane.length_of(whole, 0) == len(whole) - lane.LENGTH_BYTES
+    assert frames.decode(whole[lane.LENGTH_BYTES :]) == head
+    assert lane.decode_rows(whole[lane.LENGTH_BYTES :], rows.schema) == rows.slice(1)
+
+
+@given(st.binary(max_size=64))
+def test_garbage_for_a_consumer_is_refused_and_nothing_else(content: bytes) -> None:
+    with suppress(BadRequest):
+        lane.decode_open(content)
+    with suppress(BadRequest):
+        lane.decode_opened(b"\x01\x0b\x00\x00\x00\x00\x00\x00" + content)
+    with suppress(BadRequest):
+        lane.decode_rows(b"\x00" * frames.DELIVERY_BYTES + content, DELIVERY)
+    assert lane.kind_of(content) in range(256)

@@ -251,6 +251,20 @@ def _check_cluster(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
     return broker.act_on_servers("check_cluster", {})
 
 
+# --- backups --------------------------------------------------------------------------------------
+
+
+def _backup(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    url = body.get("url")
+    if not isinstance(url, str) or not url:
+        raise BadRequest("url", "where backups are kept", url)
+    return broker.backups.begin(url, full=body.get("full") is True)
+
+
+def _backup_progress(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    return broker.backups.progress()
+
+
 # --- API keys -------------------------------------------------------------------------------------
 
 

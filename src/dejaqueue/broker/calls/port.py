@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.served_topic import ServedTopic
@@ -26,6 +27,7 @@ class BrokerPort(Protocol):
     history: History
     transactions: Transactions
     homes: Homes
+    backups: Backups
     started_us: int
     lane: LaneAddress | None
 

@@ -24,10 +24,10 @@ from dejaqueue.broker.partition.requests import ChangeRequest
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_topic import ServedTopic
-from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
 from dejaqueue.errors import BadRequest, Refused, TryLater
-from dejaqueue.model import RowStatus, TopicKind
+from dejaqueue.model import GroupOrder, RowStatus, Topic, TopicKind
 
 Work: TypeAlias = Callable[[PartitionCore], Any]
 """What is done at a partition: one of the functions below, with its other arguments bound."""
@@ -37,6 +37,8 @@ CHANGED = f"{PRIORITY}:"
 """What the group of a message begins with whose priority was changed."""
 PRIORITY_MAX = limits.INSTANT_MS_MAX // 1_000
 """Of a delayed queue: the last second that a message can wait for."""
+ORDERED_MAX = limits.PRIORITY_MAX - 1
+"""Of a fair queue: those above come behind these, as they were sent; their header tells them."""
 
 
 def submit(
@@ -66,6 +68,17 @@ def due_ms_of(priority: int) -> int:
     # A due time before 1973 is taken for a mistake (INSTANT_MS_MIN). Small priorities are overdue
     # all the same, and keep their order there.
     return max(priority * 1_000, limits.INSTANT_MS_MIN + priority) if priority else 0
+
+
+def orders_by_priority(topic: Topic) -> bool:
+    """True for a fair queue in which priorities decide within a group."""
+    return topic.kind is TopicKind.FAIR and topic.group_order is GroupOrder.PRIORITY
+
+
+def check_ordered(priority: int) -> None:
+    """Raise BadRequest for a priority that a message of a fair queue cannot be given later."""
+    if priority > ORDERED_MAX:
+        raise BadRequest("priority", f"from 0 to {ORDERED_MAX} in a fair queue", priority)
 
 
 def priority_of(stored: str, group: str, otherwise: int) -> int:
@@ -164,9 +177,17 @@ def put_back(core: PartitionCore, name: Name, priority: int) -> RowStatus:
     if is_delayed:
         due_ms = _due_ms(core, sequence, priority)
     core.apply(Nack(now_ms, due_ms, -1, rows, core.engine.attempts(rows)))
-    if is_delayed and priority:
-        core.apply(Move(now_ms, rows, None, None, _changed(priority)))
+    if priority:
+        core.apply(_move(core, rows, None, priority))
     return RowStatus.OK
+
+
+def _move(core: PartitionCore, rows: Int64s, dues_ms: Int64s | None, priority: int) -> Move:
+    """What gives messages another priority: in a column or, where order is by time, a group."""
+    if orders_by_priority(core.topic()):
+        priorities = np.full(rows.size, priority, dtype=np.uint16)
+        return Move(core.now_ms(), rows, None, priorities)
+    return Move(core.now_ms(), rows, dues_ms, None, _changed(priority))
 
 
 def _due_ms(core: PartitionCore, sequence: int, priority: int) -> int:
@@ -184,12 +205,14 @@ def _changed(priority: int) -> Words:
 
 
 def set_priority(core: PartitionCore, name: Name, priority: int, owner: str | None) -> RowStatus:
-    """A message that waits in a delayed queue gets another priority."""
+    """A message that waits gets another priority."""
     sequence = _find_owned(core, name, owner)
     if sequence is None:
         return RowStatus.NOT_FOUND
     if is_leased(core, sequence):
         return RowStatus.LEASED
-    dues_ms = np.array([due_ms_of(priority)], dtype=np.int64)
-    core.apply(Move(core.now_ms(), _one(sequence), dues_ms, None, _changed(priority)))
+    dues_ms = None
+    if core.topic().kind is TopicKind.TIMELINE:
+        dues_ms = np.array([due_ms_of(priority)], dtype=np.int64)
+    core.apply(_move(core, _one(sequence), dues_ms, priority))
     return RowStatus.OK

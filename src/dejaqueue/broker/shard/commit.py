@@ -116,6 +116,28 @@ class Commits:
         self._failed: Group | None = None
         self._landed = threading.Condition()
         self._error: DejaQError | None = None
+        self._holds = False
+        self._held: list[Int64s] = []
+
+    def hold(self) -> None:
+        """Free no rows from now on, until `let_go`: a backup reads them."""
+        self._holds = True
+
+    def let_go(self) -> None:
+        """Free rows again; those that were held by the next `commit` beside which nothing is on its
+        way, so that one thread frees at a time."""
+        self._holds = False
+
+    def _free_held(self) -> None:
+        held, self._held = self._held, []
+        for freed in held:
+            self._journal.free(freed)
+
+    def _free(self, freed: Int64s) -> None:
+        if self._holds:
+            self._held.append(freed)
+        else:
+            self._journal.free(freed)
 
     @property
     def next_position(self) -> int:
@@ -179,6 +201,8 @@ class Commits:
         """
         if self._error is not None:
             raise self._error
+        if self._held and not self._holds and self._in_flight is None:
+            self._free_held()
         group = self.group
         if not group.entries and not group.replies:
             return
@@ -290,7 +314,7 @@ class Commits:
                 first = self.tail - len(group.entries) + 1
                 ports.listener.durable(first, self.tail, group.changes, group.pushes)
             for freed in group.freed:
-                self._journal.free(freed)
+                self._free(freed)
         except DejaQError as error:
             left = group.replies[answered:], group.pushes[sent:]
             self._error, self._failed = error, Group(replies=left[0], pushes=left[1])

@@ -44,6 +44,8 @@ class PartitionCore:
         time: its time, where the clock was wrong.
         backlog: what is live as of its last step; any thread may read it.
         lacks_room: somebody was turned away since the disk is full; who makes room clears it.
+        is_held: a backup reads the journal: nothing that is in it is given back, and no snapshot is
+            begun, until `let_go`.
 
     Args:
         topic: read at each use, so that changed settings hold at once.
@@ -83,6 +85,7 @@ class PartitionCore:
         self.backlog = Backlog()
         self.lacks_room = False
         self.seen_as: dict[str, PartitionCore] = {}
+        self.is_held = False
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0
 
@@ -161,6 +164,17 @@ class PartitionCore:
         if command is not None:
             self.apply(command)
             news.time_set(self.topic().name, self.number, command.by_ms)
+
+    def hold(self) -> None:
+        """Keep all that is in the journal from now on, for a backup."""
+        self.is_held = True
+        self.commits.hold()
+
+    def let_go(self) -> None:
+        """Give back again what is not needed."""
+        self.is_held = False
+        self.commits.let_go()
+        self.ring()
 
     # --- how much it holds --------------------------------------------------------------------
 

@@ -113,6 +113,8 @@ class Maintenance(Chore):
         back what room there is."""
         if core.lacks_room:
             core.lacks_room = False
+            if core.is_held:  # room for what is sent comes before a backup, which is told
+                core.let_go()
             self._room_snapshots = ROOM_SNAPSHOTS
             self._room.want()
         if self._room.wanted_count != self._room_wanted:
@@ -126,7 +128,7 @@ class Maintenance(Chore):
         return None if due_ms is None else due_ms * 1_000
 
     def _next_snapshot_ms(self, core: PartitionCore) -> int | None:
-        if self.busy:
+        if self.busy or core.is_held:
             return None
         if self._room_snapshots:
             return self._snapshot_ms + ROOM_INTERVAL_MS
@@ -136,6 +138,8 @@ class Maintenance(Chore):
         return None
 
     def _is_snapshot_wanted(self, core: PartitionCore) -> bool:
+        if core.is_held:
+            return False
         settings = core.settings.journal
         entry_count = core.position - self._snapshot_position
         age_ms = core.clock.now_ms() - self._snapshot_ms

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from dejaqueue import limits
 from dejaqueue.broker import news
@@ -42,6 +42,11 @@ def with_births(topic: Topic, known: Topic | None = None) -> Topic:
         name: values | {BORN: births[name]} for name, values in topic.subscriptions.items()
     }
     return replace(topic, subscriptions=subscriptions)
+
+
+Changes: TypeAlias = dict[str, Any] | Callable[[Topic], dict[str, Any]]
+"""Settings by name; or what makes them of the topic as it is, when all that other brokers have
+changed is known: asked again if one was quicker. It must not wait, and leaves `history` alone."""
 
 
 class Catalogue(ABC):
@@ -129,7 +134,7 @@ class Catalogue(ABC):
         """Add a topic. With `exist_ok` an equal one is fine; a different one raises TopicExists."""
 
     @abstractmethod
-    def alter(self, name: str, changes: dict[str, Any]) -> Topic:
+    def alter(self, name: str, changes: Changes) -> Topic:
         """Change settings that may change; the others are refused."""
 
     @abstractmethod
@@ -172,9 +177,10 @@ class Catalogue(ABC):
             raise Refused(f"this broker has {limits.TOPICS_MAX} topics, the limit")
         news.advised(topic)
 
-    def _altered(self, name: str, changes: dict[str, Any]) -> Topic:
+    def _altered(self, name: str, changes: Changes) -> Topic:
         """The topic with settings that may change. Raises BadRequest, TopicUnknown."""
         topic = self.get(name)
+        changes = changes(topic) if callable(changes) else changes
         for field in changes:
             if field not in CHANGEABLE:
                 known = field in topic.to_dict()

@@ -12,9 +12,8 @@ how a change becomes durable.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.catalogue import Catalogue, Changes
 from dejaqueue.catalogue.changes import (
     AlteredTopic,
     Change,
@@ -23,7 +22,7 @@ from dejaqueue.catalogue.changes import (
     UsedTopic,
 )
 from dejaqueue.catalogue.log import CatalogueLog, Plan
-from dejaqueue.catalogue.state import TopicRow
+from dejaqueue.catalogue.state import CatalogueState, TopicRow
 from dejaqueue.errors import TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
@@ -84,6 +83,10 @@ class JournalCatalogue(Catalogue):
         """Whether a topic may have journals."""
         return self._row(name).is_used
 
+    def state(self) -> CatalogueState:
+        """A copy of all of it."""
+        return self._log.copied()
+
     def leaving(self) -> tuple[str, ...]:
         """Topics that were deleted, and whose journals have not been dropped yet."""
         return tuple(self._log.state.leaving)
@@ -139,7 +142,7 @@ class JournalCatalogue(Catalogue):
         others += self._log.coming.values()
         return [one for one in others if one.spread != topic.spread]
 
-    def alter(self, name: str, changes: dict[str, Any]) -> Topic:
+    def alter(self, name: str, changes: Changes) -> Topic:
         """Change settings that may change; the others are refused."""
         found: list[Topic] = []
 

@@ -71,16 +71,19 @@ class Room:
 
     def _asked(self, wanted: list[tuple[str, int]]) -> None:
         """Partitions keep room of a log that they share with others: have them look."""
-        topics = {topic.journals: topic for topic in self._topics()}
+        topics: dict[str, list[ServedTopic]] = {}
+        for one in self._topics():  # shards of a topic have their journals under one name
+            topics.setdefault(one.journals, []).append(one)
         for journals, number in wanted:
             try:
                 # Nobody may have used it since the start. Of a broker that is alone, journals are
                 # called what the topic is.
-                topic = topics.get(journals) or self._serve(journals)
+                found = topics.get(journals) or [self._serve(journals)]
             except DejaQError:  # it was deleted meanwhile, or the broker is stopping
                 continue
-            if number in topic.partitions.numbers:
-                topic.partitions[number].ring()
+            for topic in found:
+                if number in topic.partitions.numbers:
+                    topic.partitions[number].ring()
 
     def _read_next(self) -> None:
         while self._unread:

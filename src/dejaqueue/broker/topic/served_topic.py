@@ -261,6 +261,10 @@ class ServedTopic(ServedView):
             raise TopicUnknown(subscription_name(self.topic.name, name))
         return found
 
+    def view(self, subscription: str) -> ServedView:
+        """As one of its subscriptions, "" = the unnamed one. Raises TopicUnknown."""
+        return self.subscription(subscription) if subscription else self
+
     def wait_subscribed(self) -> None:
         """Return when what comes in is in each of the subscriptions that there are now, and in no
         other. Partitions that cannot be read follow before they take anything."""

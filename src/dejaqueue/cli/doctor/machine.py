@@ -27,6 +27,7 @@ _MIB = 1 << 20
 _MODULES = {
     "nats": ("nats", "nats"),
     "etcd": ("httpx", "etcd"),
+    "zookeeper": ("kazoo", "zookeeper"),
     "redis": ("redis", "redis"),
     "rediss": ("redis", "redis"),
     "valkey": ("redis", "redis"),

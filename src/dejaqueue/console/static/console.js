@@ -5,14 +5,8 @@ const token = document.querySelector('meta[name="csrf"]').content;
 document.body.addEventListener("htmx:configRequest", (told) => { told.detail.headers["X-CSRF-Token"] = token; });
 
 const lost = document.getElementById("lost");
-let wasLost = false;
-const isGone = (gone) => {
-  lost.hidden = !gone;
-  if (wasLost && !gone) for (const part of document.querySelectorAll("[hx-trigger*='sse:tick']")) htmx.trigger(part, "sse:tick");
-  wasLost = gone;
-};
-for (const name of ["htmx:sseError", "htmx:sendError"]) document.body.addEventListener(name, () => isGone(true));
-document.body.addEventListener("htmx:sseOpen", () => isGone(false));
+const isGone = (gone) => { lost.hidden = !gone; };
+document.body.addEventListener("htmx:sendError", () => isGone(true));
 document.body.addEventListener("htmx:responseError", (told) => {
   const status = told.detail.xhr.status, target = told.detail.target;
   if (status === 401) location.reload();
@@ -31,11 +25,6 @@ const withZones = (root) => {
 };
 withZones(document);
 document.body.addEventListener("htmx:afterSwap", (told) => withZones(told.detail.target));
-// What somebody types in must not be swapped away under their hands.
-document.body.addEventListener("htmx:beforeRequest", (told) => {
-  const focused = document.activeElement;
-  if (told.detail.requestConfig.triggeringEvent?.type === "sse:tick" && told.detail.elt.contains(focused) && focused.matches("input, select, textarea")) told.preventDefault();
-});
 
 const root = document.documentElement;
 const turn = () => {
@@ -45,7 +34,7 @@ const turn = () => {
   document.dispatchEvent(new Event("theme"));
 };
 document.getElementById("theme").addEventListener("click", turn);
-const places = { o: "/console", f: "/console/future", c: "/console/checks" };
+const places = { o: "/console", f: "/console/future", c: "/console/checks", l: "/console/cluster" };
 let isGoing = false;
 document.addEventListener("keydown", (pressed) => {
   if (pressed.ctrlKey || pressed.metaKey || pressed.altKey || pressed.target.closest("input, select, textarea")) return;

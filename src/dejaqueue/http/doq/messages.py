@@ -81,18 +81,18 @@ class Messages:
             DuplicateKey: it is another sender's that lives, and this one is limited to its own; or
                 the topic, which was made elsewhere, rejects what has the key of one that lives.
         """
-        kind = self.topic(queue_name).topic.kind
+        topic = self.topic(queue_name).topic
         named = rows.own_key(message.id)
         for _ in range(ENQUEUE_TRIES):
             key = named or self._ids.take(1)[0]
-            sending = rows.sending_of(kind, message, key)
+            sending = rows.sending_of(topic, message, key)
             answered = await self._gather(queue_name, sender).put([sending])
             if answered.statuses[0] == RowStatus.DUPLICATE:
                 if named:
                     raise DuplicateKey(key, answered.ids[0])
                 continue
             if answered.statuses[0] != RowStatus.KEPT:
-                return rows.sent_row(kind, message, answered.ids[0], key)
+                return rows.sent_row(topic, message, answered.ids[0], key)
             if named:
                 with suppress(Refused):  # it was taken and acked since: there is room for this one
                     return await self.get(queue_name, named)
@@ -135,7 +135,7 @@ class Messages:
                 leased = push.leased
                 lapses.note(leased.lease_end_ms, int(leased.sequences[0]), int(leased.dues_ms[0]))
             if push.batch.num_rows:
-                return rows.row_of(topic.topic.kind, push.batch.to_pylist()[0])
+                return rows.row_of(topic.topic, push.batch.to_pylist()[0])
         raise Refused("queue is empty")
 
     def _turns(self, topic: ServedTopic, number: int) -> Turns:
@@ -157,7 +157,7 @@ class Messages:
         row = await asyncio.to_thread(self._peek, queue_name, name)
         if row is None:
             raise Refused(_TOLD[RowStatus.NOT_FOUND])
-        return rows.row_of(topic.topic.kind, row)
+        return rows.row_of(topic.topic, row)
 
     def _peek(self, queue_name: str, name: Name) -> dict[str, Any] | None:
         rows = self._page(queue_name, keys=list(name.keys))
@@ -184,9 +184,13 @@ class Messages:
 
     async def set_priority(self, queue_name: str, text: str, priority: int, sender: Sender) -> None:
         """A message that waits gets another priority."""
-        if self.topic(queue_name).topic.kind is not TopicKind.TIMELINE:
-            raise Refused("a fair queue hands out the messages of a group as they came")
-        doq.due_ms_of(priority)
+        topic = self.topic(queue_name).topic
+        if doq.orders_by_priority(topic):
+            doq.check_ordered(priority)
+        elif topic.kind is TopicKind.TIMELINE:
+            doq.due_ms_of(priority)
+        else:
+            raise Refused(f"{queue_name} hands out the messages of a group as they came")
         change = partial(doq.set_priority, priority=priority, owner=sender.owner)
         await self._change(queue_name, text, change)
 
@@ -194,22 +198,25 @@ class Messages:
         self, queue_name: str, text: str, priority: int, metadata: dict[str, str] | None
     ) -> None:
         """A message goes back. With other metadata it is sent anew, and the old one is done, both
-        or neither (rule 12); so it is with another priority in a fair queue, where it is a header
-        alone."""
+        or neither (rule 12); so it is with another priority in a fair queue where only a header can
+        tell it."""
         topic = self.topic(queue_name).topic
         is_delayed = topic.kind is TopicKind.TIMELINE
         if is_delayed:
             doq.due_ms_of(priority)
         if metadata is not None:
             rows.headers_of(priority, metadata)
-        if metadata is not None or (priority and not is_delayed):
+        is_ordered = doq.orders_by_priority(topic) and priority <= doq.ORDERED_MAX
+        by_header = not is_delayed and not is_ordered
+        if metadata is not None or (priority and by_header):
             row = await self.get(queue_name, text)
             wanted = (row.metadata or {}) if metadata is None else metadata
-            is_other = not is_delayed and priority not in (0, row.priority)
+            is_other = by_header and priority not in (0, row.priority)
             if is_other or wanted != (row.metadata or {}):
                 await self._send_anew(queue_name, row, priority or row.priority, wanted)
                 return
-        await self._change(queue_name, text, partial(doq.put_back, priority=priority))
+        kept = 0 if by_header else priority
+        await self._change(queue_name, text, partial(doq.put_back, priority=kept))
 
     async def _send_anew(
         self, queue_name: str, row: Row, priority: int, metadata: dict[str, str]
@@ -255,7 +262,7 @@ class Messages:
         )
         # The old one has its key until all is decided.
         key = row.id if row.key.endswith(rows.AGAIN) else row.id + rows.AGAIN
-        sending = rows.sending_of(self.topic(queue_name).topic.kind, message, key)
+        sending = rows.sending_of(self.topic(queue_name).topic, message, key)
         batch = rows.send_batch([sending], self._broker.clock.utc_ms())
         sent = await self._write(WriteStream(queue_name, transaction=begun), sender, batch)
         return unpack_id(int(sent.all_ids()[0]))[0]

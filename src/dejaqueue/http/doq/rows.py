@@ -7,14 +7,15 @@ See: broker/doq/messages.py, which changes them.
     DOQ       delayed queue                    fair queue
     content   payload                          payload
     id        its id, or its key where the producer named it
-    priority  due, in seconds; header          header PRIORITY
-              PRIORITY, or group when changed
+    priority  due, in seconds; header          header PRIORITY,
+              PRIORITY, or group when changed  and priority
     group     none                             group
     metadata  headers                          headers
 
 While a message is leased its due time is the end of the lease, so the header says what it was. A
 header never changes; where a priority is changed the group says so, which delayed queues have no
-use for.
+use for. In a fair queue the message's own priority decides, up to ORDERED_MAX; above, the header
+says which it is. A fair topic made elsewhere may order by arrival: there the header is all.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from dejaqueue.broker.doq.messages import PRIORITY, Name, due_ms_of, priority_of
+from dejaqueue import limits
+from dejaqueue.broker.doq.messages import (
+    ORDERED_MAX,
+    PRIORITY,
+    Name,
+    due_ms_of,
+    orders_by_priority,
+    priority_of,
+)
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, UINT64_MAX, DoqNewMessage
-from dejaqueue.model import TopicKind
+from dejaqueue.model import Topic, TopicKind
 from dejaqueue.schema.messages import HEADERS
 
 AGAIN = "'"
@@ -69,17 +78,20 @@ class Sending:
     group: str
     headers: dict[str, str]
     key: str
+    priority: int = limits.PRIORITY_DEFAULT
 
 
-def sending_of(kind: TopicKind, message: DoqNewMessage, key: str) -> Sending:
+def sending_of(topic: Topic, message: DoqNewMessage, key: str) -> Sending:
     """What to send for a message. Raises BadRequest."""
-    is_delayed = kind is TopicKind.TIMELINE
+    is_delayed = topic.kind is TopicKind.TIMELINE
+    ordered = min(message.priority, limits.PRIORITY_MAX)
     return Sending(
         message.content.encode(),
         due_ms_of(message.priority) if is_delayed else -1,
         "" if is_delayed else message.group,
         headers_of(message.priority, message.metadata),
         key,
+        ordered if orders_by_priority(topic) else limits.PRIORITY_DEFAULT,
     )
 
 
@@ -93,6 +105,8 @@ def send_batch(sendings: Sequence[Sending], now_ms: int) -> pa.RecordBatch:
     }
     if any(one.group for one in sendings):
         columns["group"] = pa.array([one.group for one in sendings], pa.utf8())
+    if any(one.priority != limits.PRIORITY_DEFAULT for one in sendings):
+        columns["priority"] = pa.array([one.priority for one in sendings], pa.uint16())
     if any(one.key for one in sendings):
         columns["key"] = pa.array([one.key for one in sendings], pa.utf8())
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
@@ -118,13 +132,16 @@ class Row:
     attempts: int
 
 
-def row_of(kind: TopicKind, row: dict[str, Any]) -> Row:
+def row_of(topic: Topic, row: dict[str, Any]) -> Row:
     """The message of a row of DELIVERY or PEEK."""
     headers = dict(row["headers"] or ())
     group = row["group"] or ""
     stored = headers.pop(PRIORITY, "")
-    delayed = kind is TopicKind.TIMELINE
-    priority = priority_of(stored, group if delayed else "", row["due"] // 1_000)
+    delayed = topic.kind is TopicKind.TIMELINE
+    if orders_by_priority(topic) and row["priority"] <= ORDERED_MAX:
+        priority = row["priority"]
+    else:
+        priority = priority_of(stored, group if delayed else "", row["due"] // 1_000)
     key = row["key"] or ""
     return Row(
         id_of(row["id"], key),
@@ -138,8 +155,8 @@ def row_of(kind: TopicKind, row: dict[str, Any]) -> Row:
     )
 
 
-def sent_row(kind: TopicKind, message: DoqNewMessage, message_id: int, key: str) -> Row:
+def sent_row(topic: Topic, message: DoqNewMessage, message_id: int, key: str) -> Row:
     """The row of a message that was just sent."""
-    group = DEFAULT_GROUP if kind is TopicKind.TIMELINE else message.group
+    group = DEFAULT_GROUP if topic.kind is TopicKind.TIMELINE else message.group
     metadata = message.metadata or None
     return Row(key, group, message.priority, message.content, metadata, message_id, key, 0)

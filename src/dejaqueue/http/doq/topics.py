@@ -13,7 +13,7 @@ from typing import Any
 
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, DoqSettings
-from dejaqueue.model import OnDuplicate, Topic, TopicKind
+from dejaqueue.model import GroupOrder, OnDuplicate, Topic, TopicKind
 
 ACK_TIMEOUT_SECONDS = 1_800
 """DOQ's own default, half an hour."""
@@ -59,6 +59,8 @@ def topic_of(name: str, kind_name: str, settings: DoqSettings) -> Topic:
     """The topic for a new queue. Raises BadRequest, Refused."""
     kind = KINDS[kind_name]
     changes = {"lease_ms": ACK_TIMEOUT_SECONDS * 1_000} | changes_of(kind, settings, {})
+    if kind is TopicKind.FAIR:
+        changes["group_order"] = GroupOrder.PRIORITY
     return Topic(name, kind, on_duplicate=OnDuplicate.KEEP, **changes).check()
 
 

@@ -25,7 +25,7 @@ class Delivered:
     def __init__(self, batch: pa.RecordBatch, lease_end_ms: int) -> None:
         self.batch = batch
         self.lease_end_ms = lease_end_ms
-        self._objects: dict[bool, Objects] = {}
+        self._objects: dict[object, Objects] = {}
 
     def objects(self, *, as_base64: bool) -> Objects:
         """The messages as JSON objects, made once for all requests that share them."""
@@ -34,6 +34,14 @@ class Delivered:
             objects = messages(self.batch, as_base64=as_base64, lease_end_ms=self.lease_end_ms)
             self._objects[as_base64] = objects
         return objects
+
+    def values(self, make: Callable[[pa.RecordBatch], Objects]) -> Objects:
+        """The messages as a function makes them of the batch, once for all requests that share
+        them, who change nothing in them."""
+        values = self._objects.get(make)
+        if values is None:
+            values = self._objects[make] = make(self.batch)
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,10 @@ class Taken:
     def objects(self, *, as_base64: bool = False) -> Objects:
         """The messages as JSON objects."""
         return self.delivered.objects(as_base64=as_base64)[self.first : self.first + self.rows]
+
+    def values(self, make: Callable[[pa.RecordBatch], Objects]) -> Objects:
+        """The messages as a function makes them of a batch; nobody may change them."""
+        return self.delivered.values(make)[self.first : self.first + self.rows]
 
 
 @dataclass(slots=True, eq=False)

@@ -69,9 +69,8 @@ async def create(operation: Operation) -> Answer:
     operation.require(Role.MANAGE, name)
     attributes = values.get("Attributes")
     topic = topics.new_topic(name, attributes, values.get("tags"), operation.now_ms())
-    async with operation.sqs.altering:
-        await run_in_threadpool(_check_letters, operation, topic)
-        await run_in_threadpool(_create, operation.broker, topic, attributes)
+    await run_in_threadpool(_check_letters, operation, topic)
+    await run_in_threadpool(_create, operation.broker, topic, attributes)
     return {"QueueUrl": url_of(operation.base_url, name)}
 
 
@@ -229,14 +228,6 @@ async def attributes(operation: Operation) -> Answer:
     return {"Attributes": chosen} if chosen else {}
 
 
-async def _alter(operation: Operation, queue_name: str, change: Callable[[Topic], Answer]) -> Topic:
-    """Change a queue by what it is; two changes at once take turns."""
-    async with operation.sqs.altering:
-        topic = operation.topic(queue_name)
-        changes = change(topic)
-        return await run_in_threadpool(operation.broker.alter_topic, queue_name, changes)
-
-
 async def set_attributes(operation: Operation) -> Answer:
     """SetQueueAttributes."""
     queue_name = _managed(operation)
@@ -250,22 +241,27 @@ async def set_attributes(operation: Operation) -> Answer:
     if "max_attempts" in changes:
         asked = Topic.from_dict(before.to_dict() | changes)
         await run_in_threadpool(_check_letters, operation, asked)
-    now_ms = operation.now_ms()
-    after = await _alter(
-        operation, queue_name, lambda topic: topics.changes_of(topic, given, now_ms)
-    )
+    now_ms, by_ms = operation.now_ms(), 0
+
+    def change(topic: Topic) -> Answer:
+        nonlocal by_ms
+        changes = topics.changes_of(topic, given, now_ms)
+        after = Topic.from_dict(topic.to_dict() | changes)
+        seconds = [int(topics.label_of(one, "DelaySeconds")) for one in (topic, after)]
+        by_ms = (seconds[1] - seconds[0]) * 1_000
+        return changes
+
+    await operation.alter(queue_name, change)
     if is_fifo(queue_name):
-        await run_in_threadpool(_shift, operation.broker, before, after)
+        await run_in_threadpool(_shift, operation.broker, queue_name, by_ms)
     return {}
 
 
-def _shift(broker: Broker, before: Topic, after: Topic) -> None:
+def _shift(broker: Broker, queue_name: str, by_ms: int) -> None:
     """A FIFO queue's delay is that of all its messages: those that are there keep their order."""
-    seconds = [int(topics.label_of(topic, "DelaySeconds")) for topic in (before, after)]
-    by_ms = (seconds[1] - seconds[0]) * 1_000
     place = None
     while by_ms:
-        body = {"topic": after.name, "by_ms": by_ms, "after": place}
+        body = {"topic": queue_name, "by_ms": by_ms, "after": place}
         place = broker.call("move_where", body)["next"]
         if place is None:
             return
@@ -275,7 +271,7 @@ async def tag(operation: Operation) -> Answer:
     """TagQueue."""
     queue_name = _managed(operation)
     tags = topics.tags_of(operation.values.get("Tags"))
-    await _alter(operation, queue_name, lambda topic: _tagged(topic, tags))
+    await operation.alter(queue_name, lambda topic: _tagged(topic, tags))
     return {}
 
 
@@ -296,7 +292,7 @@ async def untag(operation: Operation) -> Answer:
         left = {name: text for name, text in tags.items() if name not in names}
         return {"labels": {**topic.labels, topics.TAGS: json.dumps(left)}}
 
-    await _alter(operation, queue_name, change)
+    await operation.alter(queue_name, change)
     return {}
 
 
@@ -332,7 +328,7 @@ async def add_permission(operation: Operation) -> Answer:
         known[label] = {"accounts": accounts, "actions": actions}
         return _with_permissions(operation, topic, known)
 
-    await _alter(operation, queue_name, change)
+    await operation.alter(queue_name, change)
     return {}
 
 
@@ -391,5 +387,5 @@ async def remove_permission(operation: Operation) -> Answer:
             raise wrong(f"Label: one that is there, got: {label!r:.100}")
         return _with_permissions(operation, topic, known)
 
-    await _alter(operation, queue_name, change)
+    await operation.alter(queue_name, change)
     return {}

@@ -8,7 +8,7 @@ See: access/signatures.py; entrance.py; calls.py for what is behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -23,24 +23,23 @@ from dejaqueue.access.signatures import ALGORITHM, Signature, SignedRequest
 from dejaqueue.errors import BadRequest, DejaQError, InternalError
 from dejaqueue.http.auditing import note, note_administers, note_error
 from dejaqueue.http.bodies import header, read_body
+from dejaqueue.http.direct import JsonAnswer
 from dejaqueue.http.forwarding import FORWARDED, HOST
 from dejaqueue.http.service import Service
 from dejaqueue.http.sqs.calls import CALLS
 from dejaqueue.http.sqs.names import REGION, ROOT
-from dejaqueue.http.sqs.refusals import SqsRefusal, refusal
+from dejaqueue.http.sqs.refusals import MEDIA_TYPE, SqsRefusal, refusal
 from dejaqueue.http.sqs.state import Operation, Sqs
 
 TARGET = "AmazonSQS."
 BODY_BYTES_MAX = 8 << 20
 """A batch of a MiB, of which JSON may write each byte in six."""
 _REGION = "dejaq.sqs-region"
-_JSON_HEADERS = {"content-type": "application/x-amz-json-1.0"}
 
 
 def install(app: FastAPI, service: Service) -> None:
     """Serve SQS's operations under ROOT."""
-    app.state.sqs = Sqs(service)
-    app.add_middleware(Door)
+    app.add_middleware(Door, sqs=Sqs(service))
 
 
 def is_ours(scope: Scope) -> bool:
@@ -69,7 +68,7 @@ async def signer(
         scope["method"],
         raw_path.partition(b"?")[0].decode("latin-1"),
         scope["query_string"].decode("latin-1"),
-        _headers(scope["headers"]),
+        _headers(scope["headers"], signature.signed_headers),
         body,
     )
     signature.check(asked, gate.keys.clock.utc_ms())
@@ -82,14 +81,22 @@ async def signer(
     return principal, again
 
 
-def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers by name. A request that another broker has passed on was signed for that one's."""
+def _headers(pairs: Iterable[tuple[bytes, bytes]], names: Sequence[str]) -> dict[str, str]:
+    """Headers of these names. A request that another broker has passed on was signed for that
+    one's host."""
     headers: dict[str, str] = {}
+    host, is_passed_on = b"", False
     for raw_name, raw_value in pairs:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]},{value}" if name in headers else value
-    if FORWARDED.decode() in headers and HOST.decode() in headers:
-        headers["host"] = headers[HOST.decode()]
+        name = raw_name.decode("latin-1")
+        if name in names:
+            value = raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]},{value}" if name in headers else value
+        if raw_name == FORWARDED:
+            is_passed_on = True
+        elif raw_name == HOST:
+            host = raw_value
+    if is_passed_on and host:
+        headers["host"] = host.decode("latin-1")
     return headers
 
 
@@ -102,8 +109,9 @@ class _Route:
 class Door:
     """Answers the requests to this API; everything else goes on."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, sqs: Sqs) -> None:
         self._app = app
+        self._sqs = sqs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -112,14 +120,21 @@ class Door:
             return
         scope["route"] = _Route
         request = Request(scope, receive, send)
-        response = await _answer(request)
+        response = await _answer(self._sqs, request)
         await response(scope, receive, send)
 
 
-async def _answer(request: Request) -> Response:
+class _Done(JsonAnswer):
+    """What an operation answers."""
+
+    media_type = MEDIA_TYPE
+    kind = (b"content-type", MEDIA_TYPE.encode())
+
+
+async def _answer(sqs: Sqs, request: Request) -> Response:
     try:
-        answer = await _do(request)
-        return Response(orjson.dumps(answer), 200, _JSON_HEADERS)
+        answer = await _do(sqs, request)
+        return _Done(orjson.dumps(answer))
     except DejaQError as error:
         note_error(request.scope, error)
         return refusal(error)
@@ -132,7 +147,7 @@ async def _answer(request: Request) -> Response:
         return refusal(bug)
 
 
-async def _do(request: Request) -> dict[str, Any]:
+async def _do(sqs: Sqs, request: Request) -> dict[str, Any]:
     target = header(request, b"x-amz-target")
     name = target.removeprefix(TARGET)
     call = CALLS.get(name)
@@ -151,7 +166,7 @@ async def _do(request: Request) -> dict[str, Any]:
         note(request, operation=name, topic=_subject(values))
     call.check(values)
     region = request.scope.get(_REGION, REGION)
-    return await call.function(Operation(request, values, region))
+    return await call.function(Operation(sqs, request, values, region))
 
 
 def _subject(values: dict[str, Any]) -> str:

@@ -25,10 +25,16 @@ from dejaqueue.access.senders import Sender
 from dejaqueue.broker.sqs.messages import find_repeat
 from dejaqueue.broker.streams import ServedTopic
 from dejaqueue.errors import DejaQError
-from dejaqueue.http.columns import send_batch
 from dejaqueue.http.gather import write as write_batch
 from dejaqueue.http.sqs.refusals import SqsRefusal
-from dejaqueue.http.sqs.rows import Sending, made_id, sequence_number, wrong
+from dejaqueue.http.sqs.rows import (
+    Sending,
+    batch_of,
+    made_id,
+    row_of,
+    sequence_number,
+    wrong,
+)
 from dejaqueue.http.sqs.state import Operation
 from dejaqueue.http.sqs.topics import label_of
 from dejaqueue.model import Topic
@@ -152,7 +158,7 @@ def _named(sending: Sending) -> Sending:
     """With the deduplication id that its body makes, if it has none of its own."""
     if sending.deduplication_id:
         return sending
-    made = hashlib.sha256(sending.body.encode()).hexdigest()
+    made = hashlib.sha256(sending.body).hexdigest()
     return replace(sending, deduplication_id=made)
 
 
@@ -224,14 +230,7 @@ async def _write_one(
     key, now_ms = Name.of(name), operation.now_ms()
     number = key.number(second)
     sending = replace(sending, message_id=_message_id(queue_name, sender, name, number))
-    row = {
-        "payload": sending.body,
-        "group": sending.group,
-        "due": now_ms + (sending.delay_ms or 0),
-        "headers": sending.headers(sender.name, now_ms),
-    }
+    batch = batch_of([row_of(sending, sender.name, now_ms)])
     stream = WriteStream(queue_name, producer=key.producer)
-    answered = await write_batch(
-        operation.broker, stream, sender, send_batch([row], now_ms), number
-    )
+    answered = await write_batch(operation.broker, stream, sender, batch, number)
     return _answer(queue_name, sender, name, number, answered.ids[0])

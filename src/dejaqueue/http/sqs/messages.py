@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from dejaqueue import limits
@@ -20,7 +20,6 @@ from dejaqueue.access.roles import Role
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.sqs.messages import delete_lapsed
 from dejaqueue.errors import BadRequest, DejaQError, Refused, Unauthenticated
-from dejaqueue.http.service import account_of
 from dejaqueue.http.sqs import fifo
 from dejaqueue.http.sqs.names import arn_of, is_fifo, name_of_url
 from dejaqueue.http.sqs.receipts import delivery_of
@@ -28,7 +27,10 @@ from dejaqueue.http.sqs.refusals import SqsRefusal, entry_refusal
 from dejaqueue.http.sqs.rows import (
     Sending,
     Wanted,
+    batch_of,
     message_of,
+    row_of,
+    rows_of,
     sending_of,
     sequence_number,
     wanted_of,
@@ -80,11 +82,11 @@ async def _send(operation: Operation, entries: Sequence[Answer]) -> list[Outcome
             sendings[index] = _checked(topic, sending_of(values), now_ms)
         except (BadRequest, Refused) as error:
             outcomes[index] = error
-    byte_count = sum(one.byte_count for one in sendings.values())
+    byte_count = sum([one.byte_count for one in sendings.values()])
     if byte_count > BATCH_BYTES_MAX:
         text = f"at most {BATCH_BYTES_MAX} bytes in all, got: {byte_count}"
         raise SqsRefusal("BatchRequestTooLong", text)
-    account_of(operation.request).take_sent(len(sendings), byte_count, wait=False)
+    operation.account.take_sent(len(sendings), byte_count, wait=False)
     write = fifo.write if is_fifo(queue_name) else _write
     answered = await write(operation, topic, list(sendings.values())) if sendings else []
     for (index, sending), found in zip(sendings.items(), answered, strict=True):
@@ -94,8 +96,9 @@ async def _send(operation: Operation, entries: Sequence[Answer]) -> list[Outcome
 
 def _checked(topic: Topic, sending: Sending, now_ms: int) -> Sending:
     """With the delay that it has. Raises SqsRefusal: the queue does not take it."""
-    if sending.byte_count > topic.max_payload_bytes:
-        text = f"message: at most {topic.max_payload_bytes} bytes, got: {sending.byte_count}"
+    byte_count = sending.byte_count
+    if byte_count > topic.max_payload_bytes:
+        text = f"message: at most {topic.max_payload_bytes} bytes, got: {byte_count}"
         raise wrong(text)
     if is_fifo(topic.name):
         fifo.check(topic, sending)
@@ -103,7 +106,8 @@ def _checked(topic: Topic, sending: Sending, now_ms: int) -> Sending:
         raise wrong("MessageDeduplicationId: for FIFO queues alone")
     delay_ms = sending.delay_ms
     if delay_ms is None:
-        return replace(sending, delay_ms=int(label_of(topic, "DelaySeconds")) * 1_000)
+        sending.delay_ms = int(label_of(topic, "DelaySeconds")) * 1_000
+        return sending
     most_ms = topic.max_delay_ms or limits.INSTANT_MS_MAX - now_ms
     if delay_ms > most_ms:
         limit = f"from 0 to {most_ms // 1_000}, the topic's max_delay_ms"
@@ -116,18 +120,14 @@ async def _write(operation: Operation, topic: Topic, sendings: list[Sending]) ->
     sender = operation.principal.sender_for(topic.name, Role.PRODUCE)
     now_ms = operation.now_ms()
     rows = [row_of(sending, sender.name, now_ms) for sending in sendings]
-    await operation.flow.gather(WriteStream(topic.name), sender).put(rows)
+    await operation.flow.gather(_stream(topic.name), sender, batch_of).put(rows)
     return [{} for _ in sendings]
 
 
-def row_of(sending: Sending, by: str, now_ms: int) -> dict[str, Any]:
-    """A message as columns.send_batch takes it."""
-    row: dict[str, Any] = {"payload": sending.body, "headers": sending.headers(by, now_ms)}
-    if sending.delay_ms:
-        row["due"] = now_ms + sending.delay_ms
-    if sending.group:
-        row["group"] = sending.group
-    return row
+@lru_cache(1_024)
+def _stream(queue_name: str, op: str = "enqueue", argument_ms: int = 0) -> WriteStream:
+    """Batches of one kind; made once, as each request asks for it."""
+    return WriteStream(queue_name, op, argument_ms=argument_ms)
 
 
 # --- receiving ------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ async def receive(operation: Operation) -> Answer:
         except Unauthenticated:  # the key was revoked while the request waited
             flow.leases.session(options).give_back(taken)
             raise
-    rows = [row for part in taken for row in part.batch.to_pylist()]
+    rows = [row for part in taken for row in part.values(rows_of)]
     messages = [_message(operation, queue_name, row, wanted) for row in rows]
     return {"Messages": messages} if messages else {}
 
@@ -167,8 +167,10 @@ def _message(operation: Operation, queue_name: str, row: Answer, wanted: Wanted)
     first_ms = operation.sqs.first_receive_ms(
         queue_name, row["id"], row["attempts"], operation.now_ms()
     )
+    if not wanted.system:
+        return message_of(queue_name, row, wanted, {})
     system = {"ApproximateFirstReceiveTimestamp": str(first_ms)}
-    origin = dict(row["headers"] or ()).get(dead_letters.ORIGIN)
+    origin = row["headers"].get(dead_letters.ORIGIN)
     if origin:
         system["DeadLetterQueueSourceArn"] = arn_of(operation.region, origin)
     if is_fifo(queue_name):
@@ -198,7 +200,7 @@ async def _delete(
     """Delete what was delivered so: also after its time, if nobody has received it since. One that
     is gone, or is with somebody else, is no error, as in SQS."""
     topic = operation.served(queue_name)
-    gather = operation.flow.gather(WriteStream(queue_name, "ack"), NOBODY)
+    gather = operation.flow.gather(_stream(queue_name, "ack"), NOBODY)
     answered = await gather.put(deliveries)
     lost: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for (message_id, attempts), status in zip(deliveries, answered.statuses, strict=True):
@@ -243,9 +245,9 @@ async def _change(
         indices_of[length].append(index)
     outcomes: list[Outcome] = [{} for _ in deliveries]
     for length, indices in indices_of.items():
-        stream = WriteStream(queue_name, "extend", argument_ms=length * 1_000)
+        stream = _stream(queue_name, "extend", length * 1_000)
         if not length:
-            stream = WriteStream(queue_name, "nack", argument_ms=0)
+            stream = _stream(queue_name, "nack", 0)
         rows = [deliveries[index] for index in indices]
         answered = await operation.flow.gather(stream, NOBODY).put(rows)
         for index, status in zip(indices, answered.statuses, strict=True):

@@ -28,6 +28,7 @@ from dejaqueue.http.sqs.refusals import SqsRefusal
 from dejaqueue.http.sqs.rows import wrong
 from dejaqueue.http.sqs.state import Operation
 from dejaqueue.http.sqs.tasks import CANCELLED, CANCELLING, COMPLETED, FAILED, RUNNING, Task
+from dejaqueue.model import Topic
 
 RATE_MAX = 500
 PAGE_ROWS = 256
@@ -48,7 +49,7 @@ async def start(operation: Operation) -> Answer:
     rate = values.get("MaxNumberOfMessagesPerSecond")
     if rate is not None and (type(rate) is not int or not 1 <= rate <= RATE_MAX):
         raise wrong(f"MaxNumberOfMessagesPerSecond: from 1 to {RATE_MAX}, got: {rate!r:.100}")
-    served = _found(operation, source)
+    _found(operation, source)
     if destination:
         _found(operation, destination)
         if destination == source:
@@ -62,21 +63,19 @@ async def start(operation: Operation) -> Answer:
     if running is not None and running.status in (RUNNING, CANCELLING):
         raise wrong(f"SourceArn: a queue that no task empties now; {running.handle[:24]}… does")
     broker = operation.broker
-    stats = await run_in_threadpool(broker.call, "stats", {"topic": source})
     principal = operation.principal
     by = Requester(principal.sender, rules.may_receive(principal))
-    task = Task(
-        _handle(operation, source),
-        source,
-        destination,
-        rate or 0,
-        operation.now_ms(),
-        int(stats["ready"]),
-        by,
-    )
-    tasks[served.name] = task
-    await _keep(operation, task)
-    task.work = asyncio.create_task(_run(operation, broker, task))
+    now_ms = operation.now_ms()
+    task = Task(_handle(operation, source), source, destination, rate or 0, now_ms, 0, by)
+    tasks[source] = task  # before anything is waited for: one that begins meanwhile finds it
+    try:
+        stats = await run_in_threadpool(broker.call, "stats", {"topic": source})
+        task.to_move = int(stats["ready"])
+        await _keep(operation, task)
+        task.work = asyncio.create_task(_run(operation, broker, task))
+    finally:
+        if task.work is None:
+            task.status = FAILED
     return {"TaskHandle": task.handle}
 
 
@@ -86,7 +85,7 @@ def _handle(operation: Operation, source: str) -> str:
     return urlsafe_b64encode(text.encode()).decode()
 
 
-def _found(operation: Operation, queue_name: str) -> Any:
+def _found(operation: Operation, queue_name: str) -> Topic:
     try:
         operation.served(queue_name)
         return operation.topic(queue_name)
@@ -153,7 +152,7 @@ async def list_tasks(operation: Operation) -> Answer:
     return {"Results": results}
 
 
-def _kept(operation: Operation, topic: Any) -> list[Answer]:
+def _kept(operation: Operation, topic: Topic) -> list[Answer]:
     """What is known of a queue's tasks: of one that runs here what it says of itself."""
     kept: list[Answer] = topics.json_label(topic, topics.MOVES).get("tasks", [])
     task = operation.sqs.tasks.get(topic.name)
@@ -199,9 +198,10 @@ async def cancel(operation: Operation) -> Answer:
 
 async def _keep(operation: Operation, task: Task) -> None:
     """Write down how a task is, with the queue that it empties."""
-    async with operation.sqs.altering:
-        topic = operation.topic(task.source)
+
+    def change(topic: Topic) -> Answer:
         kept = [one for one in _kept(operation, topic) if one["TaskHandle"] != task.handle]
         label = json.dumps({"tasks": [task.shown(), *kept][:TASKS_KEPT]})
-        labels = {**topic.labels, topics.MOVES: label}
-        await run_in_threadpool(operation.broker.alter_topic, task.source, {"labels": labels})
+        return {"labels": {**topic.labels, topics.MOVES: label}}
+
+    await operation.alter(task.source, change)

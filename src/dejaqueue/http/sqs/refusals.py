@@ -39,7 +39,7 @@ _PREFIXED = frozenset(
 )
 _CODES = {"QueueDoesNotExist": f"{_OLDER}NonExistentQueue", "QueueNameExists": "QueueAlreadyExists"}
 _SERVICE = "com.amazonaws.sqs#"
-_MEDIA_TYPE = "application/x-amz-json-1.0"
+MEDIA_TYPE = "application/x-amz-json-1.0"
 
 
 class SqsRefusal(Refused):
@@ -97,7 +97,7 @@ def refusal(error: DejaQError) -> Response:
     if isinstance(error, TryLater):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_ms / 1_000)))
     body = orjson.dumps({"__type": f"{_SERVICE}{name}", "message": error.told()})
-    return Response(body, _status(error), headers, _MEDIA_TYPE)
+    return Response(body, _status(error), headers, MEDIA_TYPE)
 
 
 def entry_refusal(entry_id: str, error: DejaQError) -> dict[str, object]:

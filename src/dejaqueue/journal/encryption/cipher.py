@@ -193,6 +193,13 @@ def open_object(cipher: Cipher | None, stored: Content, name: str) -> Content:
         raise JournalDamaged(f"{name}: {damage}") from damage
 
 
+def data_key_of(stored: Content) -> int:
+    """The number of the data key that a stored object was sealed with; 0 = it is not sealed."""
+    if bytes(stored[: len(MAGIC)]) != MAGIC or len(stored) < len(MAGIC) + TRAILER_BYTES:
+        return 0
+    return int(_USE.unpack_from(stored, len(stored) - _USE.size)[0])
+
+
 def no_master_key(what: str) -> EncryptionKeyMissing:
     """The error of who reads what is sealed and was given no master key."""
     return EncryptionKeyMissing(f"{what} is encrypted, and encryption.master_key is not set")

@@ -3,6 +3,7 @@
     lock                              held by flock while the store is open; holds the process id
     shards.json                       how many shards, for life, and the directory's identity
     keys.json                         API keys (no secrets), with their checksum; mode 0600
+    backup.json, restore.json         which backups were taken of it; what is restored into it
     data-keys/<number>.json           keys of what is encrypted, each wrapped by a master key
     shards/<shard>/                   segments of a shard: entries of all its partitions
     shards/<shard>.begun              there were entries in that directory
@@ -28,7 +29,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dejaqueue.directories import warn_if_open
 from dejaqueue.errors import (
@@ -36,6 +37,7 @@ from dejaqueue.errors import (
     InternalError,
     JournalDamaged,
     Locked,
+    Refused,
     ResourceExhausted,
     Unavailable,
 )
@@ -49,8 +51,8 @@ from dejaqueue.journal.segments.snapshots import open_text, seal_text
 DATA_KEYS = "data-keys"
 SHARDS: Final = 16
 """So many shards a data directory is made with."""
-_PARTITION_BITS: Final = 16
-_PARTITION_MAX: Final = (1 << _PARTITION_BITS) - 1
+PARTITION_BITS: Final = 16
+_PARTITION_MAX: Final = (1 << PARTITION_BITS) - 1
 _UNNAMED_BITS: Final = 46
 """Numbers from two to this on are given by chance, to topics that no catalogue has numbered."""
 _OWN_NUMBER: Final = 0
@@ -70,17 +72,22 @@ def spread(number: int) -> int:
 
 
 class DirectoryLock:
-    """The right of this process to a directory, from creation to `release`."""
+    """The right of this process to a directory, from creation to `release`.
 
-    def __init__(self, directory: Path) -> None:
-        path = directory / "lock"
+    Args:
+        name: of the file that is locked; other names are other rights.
+    """
+
+    def __init__(self, directory: Path, name: str = "lock") -> None:
+        path = directory / name
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._fd)
-            raise Locked(f"{directory} is in use by process {holder}") from None
+            what = directory if name == "lock" else path
+            raise Locked(f"{what} is in use by process {holder}") from None
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 
@@ -91,22 +98,25 @@ class DirectoryLock:
             os.close(fd)
 
 
-class _KeptLog:
+class KeptLog:
     """Where a log is, also while nobody has it open.
 
     Attributes:
         guard: held while the log is opened or closed.
         log: None = it is not open.
         users: journals that have it open.
-        numbers: of the partitions that it had when it was closed; None = it was not opened yet.
+        lock: of a log that other processes may open, while this one has it open.
+        numbers: of the partitions that it had when it was closed; None = it was not opened yet, or
+            others may have had it open since.
     """
 
-    __slots__ = ("directory", "guard", "log", "numbers", "shard", "users")
+    __slots__ = ("directory", "guard", "lock", "log", "numbers", "shard", "users")
 
     def __init__(self, directory: Path, shard: int, *, is_new: bool) -> None:
         self.directory, self.shard = directory, shard
         self.guard = threading.RLock()
         self.log: ShardLog | None = None
+        self.lock: DirectoryLock | None = None
         self.users = 0
         self.numbers: frozenset[int] | None = frozenset() if is_new else None
 
@@ -122,10 +132,19 @@ class _KeptLog:
         """A log that nobody has open is closed; one that failed stays as it is (duty 8)."""
         self.users -= 1
         if not self.users and self.log is not None and not self.log.has_failed:
-            parts = self.log.parts.items()
-            self.numbers = frozenset(number for number, part in parts if part.tail)
+            if self.lock is None:
+                parts = self.log.parts.items()
+                self.numbers = frozenset(number for number, part in parts if part.tail)
+            self.close()
+
+    def close(self) -> None:
+        """Close the log if it is open, and let others have it; twice is fine."""
+        if self.log is not None:
             self.log.close()
             self.log = None
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            lock.release()
 
 
 class SegmentStore(JournalStore):
@@ -141,6 +160,9 @@ class SegmentStore(JournalStore):
     Raises:
         Locked: another process has the directory. JournalDamaged, Unavailable.
     """
+
+    is_shared = False
+    """Whether several processes have such a directory open; it stays as it was made."""
 
     def __init__(
         self,
@@ -162,8 +184,8 @@ class SegmentStore(JournalStore):
         """Held while a topic is made or dropped."""
         self._numbers: dict[str, int] = {}
         self._topics: dict[int, str] = {}
-        self._logs: list[_KeptLog] = []
-        self._own_logs: dict[str, _KeptLog] = {}
+        self._logs: list[KeptLog] = []
+        self._own_logs: dict[str, KeptLog] = {}
         """Of what the broker keeps for itself, by name."""
         self._snapshots: dict[str, frozenset[int]] = {}
         """Which partitions of a topic have snapshots, as far as that was asked."""
@@ -176,8 +198,6 @@ class SegmentStore(JournalStore):
             self._lock = self._take_lock()
             if self._files.background:
                 self._background = ThreadPoolExecutor(1, thread_name_prefix="dejaq-segments")
-            self._finish_drops()
-            self._find_topics()
             self._open_shards(shards)
         except OSError as failure:
             self.close()
@@ -187,6 +207,7 @@ class SegmentStore(JournalStore):
         return DirectoryLock(self.root)
 
     def _find_topics(self) -> None:
+        self._finish_drops()
         for topic in self._files.names(self.root / "topics"):
             is_own = topic.startswith(OWN_PREFIX)
             for name in self._files.names(self.root / "topics" / topic):
@@ -200,21 +221,39 @@ class SegmentStore(JournalStore):
     def _open_shards(self, shards: int) -> None:
         """What the directory was made with, or make it."""
         path, directory = self.root / "shards.json", self.root / "shards"
-        there = {name.partition(".")[0] for name in self._files.names(directory)}
+        facts: dict[str, Any] = {}
         try:
             facts = json.loads(open_text(path, read_file(self._files, path)))
         except FileNotFoundError:
+            pass
+        else:
+            self._check_kind(is_shared=bool(facts.get("is_shared")))
+        self._find_topics()
+        there = {name.partition(".")[0] for name in self._files.names(directory)}
+        if not facts:
             if there or self._topics:
-                raise JournalDamaged(f"{path}: is missing") from None
+                raise JournalDamaged(f"{path}: is missing")
             facts = {"shards": shards, "identity": self._new_identity()}
+            if self.is_shared:
+                facts["is_shared"] = True
             replace_file(self._files, path, seal_text(json.dumps(facts)))
         self.shards, self._identity = int(facts["shards"]), int(facts["identity"])
         names = [f"{shard:04d}" for shard in range(self.shards)]
         self._logs = [
-            _KeptLog(directory / name, shard, is_new=name not in there)
+            KeptLog(directory / name, shard, is_new=not self.is_shared and name not in there)
             for shard, name in enumerate(names)
         ]
         self._files.make_directory(directory)
+
+    def _check_kind(self, *, is_shared: bool) -> None:
+        if is_shared == self.is_shared:
+            return
+        self.close()
+        if is_shared:
+            text = "was made for several processes: start it with `--processes`, 1 is enough"
+        else:
+            text = "was made for one process, and several cannot divide it (server.processes)"
+        raise Refused(f"{self.root} {text}")
 
     def _new_identity(self) -> int:
         return int.from_bytes(os.urandom(8), "little")
@@ -225,20 +264,24 @@ class SegmentStore(JournalStore):
         return 1 << _UNNAMED_BITS | chance
 
     def _directory(self, topic: str) -> Path:
-        return self.root / "topics" / topic / f"@{self._numbers[topic]}"
+        return self.root / "topics" / topic / self._made_as(topic, self._numbers[topic])
+
+    def _made_as(self, topic: str, number: int) -> str:
+        """What says that a topic was made, as the name of a directory."""
+        return f"@{number}"
 
     def shard_of(self, topic: str, number: int, partition: int) -> int:
         """See JournalStore.shard_of."""
         return (spread(number or self._numbers.get(topic, 0)) + partition) % self.shards
 
-    def _place(self, topic: str, partition: int) -> _KeptLog:
+    def _place(self, topic: str, partition: int) -> KeptLog:
         if not topic.startswith(OWN_PREFIX):
             return self._logs[self.shard_of(topic, self._numbers[topic], partition)]
         with self._guard:
             place = self._own_logs.get(topic)
             if place is None:
                 directory = self.root / "topics" / topic / _OWN_LOG
-                place = self._own_logs[topic] = _KeptLog(directory, _OWN_SHARD, is_new=False)
+                place = self._own_logs[topic] = KeptLog(directory, _OWN_SHARD, is_new=False)
             return place
 
     def make(self, topic: str, number: int = 0) -> None:
@@ -256,7 +299,8 @@ class SegmentStore(JournalStore):
                 if known is None:
                     is_own = topic.startswith(OWN_PREFIX)
                     number = _OWN_NUMBER if is_own else number or self._new_number()
-                    self._files.make_directory(self.root / "topics" / topic / f"@{number}")
+                    made_as = self._made_as(topic, number)
+                    self._files.make_directory(self.root / "topics" / topic / made_as)
                     if not is_own:
                         self._topics[number] = topic
                     self._numbers[topic] = number
@@ -313,9 +357,9 @@ class SegmentStore(JournalStore):
 
     def _number(self, topic: str, partition: int) -> int:
         """What a partition is called in its log."""
-        return self._numbers[topic] << _PARTITION_BITS | partition
+        return self._numbers[topic] << PARTITION_BITS | partition
 
-    def _open_log(self, place: _KeptLog) -> ShardLog:
+    def _open_log(self, place: KeptLog) -> ShardLog:
         is_own = place.shard == _OWN_SHARD
         return ShardLog(
             self._files,
@@ -325,7 +369,7 @@ class SegmentStore(JournalStore):
             segment_bytes=self._segment_bytes,
             reserve_bytes=self._reserve_bytes,
             background=self._background,
-            has_partition=lambda number: is_own or number >> _PARTITION_BITS in self._topics,
+            has_partition=lambda number: is_own or number >> PARTITION_BITS in self._topics,
             ask=self._ask,
             cipher=self._cipher("log/own" if is_own else f"log/{place.shard}"),
             clear_budget=self.clear_budget,
@@ -336,12 +380,12 @@ class SegmentStore(JournalStore):
 
     def _ask(self, numbers: list[int]) -> None:
         """Topics are asked; who keeps a log for itself needs nobody to tell it."""
-        named = ((self._topics.get(one >> _PARTITION_BITS), one) for one in numbers)
+        named = ((self._topics.get(one >> PARTITION_BITS), one) for one in numbers)
         asked = [(topic, number & _PARTITION_MAX) for topic, number in named if topic is not None]
         if asked:
             self.ask(asked)
 
-    def _leave(self, topic: str, partition: int, place: _KeptLog) -> None:
+    def _leave(self, topic: str, partition: int, place: KeptLog) -> None:
         with place.guard:
             place.let_go()
         self._forget(topic, partition)
@@ -409,7 +453,7 @@ class SegmentStore(JournalStore):
         for place in self._logs:
             with place.guard:
                 if place.log is not None and not place.log.has_failed:
-                    place.log.forget(lambda part: part >> _PARTITION_BITS == number)
+                    place.log.forget(lambda part: part >> PARTITION_BITS == number)
 
     def _finish_drops(self) -> None:
         for name in self._files.names(self.root / "dropped"):
@@ -478,8 +522,7 @@ class SegmentStore(JournalStore):
             if journal is not None:
                 journal.close()
         for place in [*self._logs, *self._own_logs.values()]:
-            if place.log is not None:
-                place.log.close()
+            place.close()
         if self._background is not None:
             self._background.shutdown(wait=True)
         lock, self._lock = self._lock, None

@@ -11,6 +11,7 @@ See: supervisor.py; execution.py; client.run.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -102,6 +103,10 @@ class WorkerProcess:
             t for t in self._app.topics() if t in (self._options.topics or self._app.topics())
         ]
         self._board.name_topics(topics)
+        # What is loaded now stays: to look at all of it again holds every task for tens of
+        # milliseconds.
+        gc.collect()
+        gc.freeze()
         if self._options.pool == "asyncio":
             asyncio.run(self._run_loop(topics))
         else:

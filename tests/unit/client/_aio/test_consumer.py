@@ -51,7 +51,7 @@ def test_batches_hold_only_what_is_due() -> None:
     with Client(transport=transport) as client:
         consumer = client.consume_batches("t", batch_rows=10)
         consumer.open()
-        deliver(transport.consumes[0], -5, -5, 30, 30, 60)
+        deliver(transport.consumes[0], -5, -5, 400, 400, 800)
         sizes = []
         for batch in consumer:
             now_us = SystemClock().now_us()
@@ -61,7 +61,7 @@ def test_batches_hold_only_what_is_due() -> None:
             batch.ack(wait=False)
             if sum(sizes) == 5:
                 break
-        assert sizes == [2, 2, 1]
+        assert sizes in ([2, 2, 1], [2, 3])  # late on a machine that stood still meanwhile
         assert transport.consumes[0].stream.batch_rows_max == 10
 
 

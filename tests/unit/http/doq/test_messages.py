@@ -16,7 +16,7 @@ from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.messages import Messages
 from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.doq.shapes import DoqNewMessage
-from dejaqueue.model import OnDuplicate, Topic, TopicKind
+from dejaqueue.model import GroupOrder, OnDuplicate, Topic, TopicKind
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 Answer = TypeVar("Answer")
@@ -269,3 +269,36 @@ def test_a_queue_that_is_deleted_is_forgotten(messages: Messages, broker: Broker
             await messages.dequeue("q", ack=False)
 
     run(use())
+
+
+def test_a_group_of_a_fair_queue_goes_by_priority__which_changes_and_nacks_change(
+    messages: Messages, broker: Broker
+) -> None:
+    ordered = Topic("ordered", TopicKind.FAIR, group_order=GroupOrder.PRIORITY)
+    broker.create_topic(ordered)
+
+    async def send() -> list[tuple[str, int]]:
+        sent = {}
+        for content, priority in (("a", 5), ("b", 70_001), ("c", 1), ("d", 70_000)):
+            sent[content] = (await put(messages, content, "ordered", priority=priority)).id
+        await messages.set_priority("ordered", sent["a"], 0, NOBODY)
+        with pytest.raises(BadRequest, match="65534"):
+            await messages.set_priority("ordered", sent["a"], 65_535, NOBODY)
+        taken = await messages.dequeue("ordered", ack=False)
+        await messages.nack("ordered", taken.id, 9, None)
+        second = await messages.dequeue("ordered", ack=False)
+        await messages.nack("ordered", second.id, 70_002, None)
+        rows = [await messages.dequeue("ordered", ack=True) for _ in range(4)]
+        assert rows[0].attempts == 2, "it went back, and was not sent anew"
+        return [(row.content, row.priority) for row in rows]
+
+    assert run(send()) == [("a", 9), ("b", 70_001), ("d", 70_000), ("c", 70_002)]
+
+
+def test_in_a_fair_topic_by_arrival_a_priority_cannot_be_changed(messages: Messages) -> None:
+    async def send() -> None:
+        row = await put(messages, "a", "fair")
+        with pytest.raises(Refused, match="as they came"):
+            await messages.set_priority("fair", row.id, 5, NOBODY)
+
+    run(send())

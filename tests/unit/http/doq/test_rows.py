@@ -8,7 +8,7 @@ from dejaqueue.broker.doq.messages import PRIORITY
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.shapes import DoqNewMessage
-from dejaqueue.model import TopicKind
+from dejaqueue.model import Topic, TopicKind
 
 ROW = {
     "id": 7,
@@ -22,7 +22,7 @@ ROW = {
 
 
 def row(kind: TopicKind = TopicKind.TIMELINE, **changes: object) -> rows.Row:
-    return rows.row_of(kind, ROW | changes)
+    return rows.row_of(Topic("q", kind), ROW | changes)
 
 
 def test_a_priority_is_what_was_changed_last() -> None:
@@ -57,11 +57,13 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 
 def test_a_batch_says_when_and_for_whom() -> None:
     message = DoqNewMessage(content="a", priority=1_700_000_000, group="g", metadata={"retry": "1"})
-    delayed = rows.sending_of(TopicKind.TIMELINE, message, "")
-    named = rows.sending_of(TopicKind.TIMELINE, message, "9")
+    delayed = rows.sending_of(Topic("q"), message, "")
+    named = rows.sending_of(Topic("q"), message, "9")
     first, second = rows.send_batch([delayed, named], 7).to_pylist()
     assert (first["due"], "group" in first) == (1_700_000_000_000, False)
     assert (first["key"], second["key"]) == ("", "9")
     assert dict(first["headers"]) == {"retry": "1", PRIORITY: "1700000000"}
-    [fair] = rows.send_batch([rows.sending_of(TopicKind.FAIR, message, "")], 7).to_pylist()
+    [fair] = rows.send_batch(
+        [rows.sending_of(Topic("q", TopicKind.FAIR), message, "")], 7
+    ).to_pylist()
     assert (fair["group"], fair["due"], "key" in fair) == ("g", 7, False)

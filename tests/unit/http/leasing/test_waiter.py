@@ -27,6 +27,10 @@ def test_each_request_gets_its_stretch() -> None:
 
 def test_objects_are_made_once_for_each_encoding() -> None:
     shared = delivered(b"a", b"b")
+    assert shared.values(pa.RecordBatch.to_pylist) is shared.values(pa.RecordBatch.to_pylist)
+    assert [row["id"] for row in Taken(shared, 1, 1).values(pa.RecordBatch.to_pylist)] == [
+        shared.batch.column("id")[1].as_py()
+    ]
     assert shared.objects(as_base64=False) is shared.objects(as_base64=False)
     assert shared.objects(as_base64=True) is not shared.objects(as_base64=False)
     [row] = Taken(shared, 1, 1).objects(as_base64=True)

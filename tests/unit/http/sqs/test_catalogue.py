@@ -9,6 +9,8 @@ import pytest
 
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topic.catalogue import Changes
+from dejaqueue.http.sqs.topics import TAGS
 from dejaqueue.model import Topic, TopicKind
 from tests.unit.http.sqs.conftest import Sqs
 
@@ -162,3 +164,29 @@ def test_roles_say_what_a_key_may_do(sqs: Sqs, gate: Gate) -> None:
     sqs.http.headers["authorization"] = f"Bearer {text}"
     assert sqs.do("ListQueues") == {}
     assert sqs.refused("GetQueueUrl", QueueName="q").startswith("AccessDeniedException")
+
+
+def test_what_another_broker_changes_at_the_same_time_stays(
+    sqs: Sqs, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = sqs.queue("q.fifo")
+    alter = broker.alter_topic
+
+    def overtaken(name: str, changes: Changes) -> Topic:
+        """Another broker is quicker by a tag and a delay."""
+        theirs = {TAGS: json.dumps({"theirs": "1"}), "sqs.DelaySeconds": "5"}
+        alter(name, {"labels": {**broker.topic(name).labels, **theirs}})
+        return alter(name, changes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker, "alter_topic", overtaken)
+        sqs.do("TagQueue", QueueUrl=url, Tags={"ours": "2"})
+        assert sqs.do("ListQueueTags", QueueUrl=url)["Tags"] == {"theirs": "1", "ours": "2"}
+        sqs.do("UntagQueue", QueueUrl=url, TagKeys=["ours"])
+        assert sqs.do("ListQueueTags", QueueUrl=url)["Tags"] == {"theirs": "1"}
+        sqs.do("AddPermission", QueueUrl=url, Label="l", AWSAccountIds=["1"], Actions=["*"])
+        sqs.do("SetQueueAttributes", QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
+    assert sqs.do("ListQueueTags", QueueUrl=url)["Tags"] == {"theirs": "1"}
+    shown = sqs.shown(url)
+    assert (shown["DelaySeconds"], shown["VisibilityTimeout"]) == ("5", "7")
+    assert "Policy" in shown

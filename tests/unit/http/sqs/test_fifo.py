@@ -1,7 +1,14 @@
-"""FIFO queues: order in a group, one message of it at a time, deduplication for five minutes."""
+"""FIFO queues: order in a group, one message of it at a time, deduplication for five minutes.
+
+What other implementations got wrong, by their public lists of issues: a message that is delayed
+blocks its group; one that is sent ends the wait of its group; answers to repeats have the digests
+of the first; batches lose groups, trace headers and deduplication; dead letters of a group are
+lost, or come back without it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,9 +20,11 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.http.sqs.fifo import BUCKETS, KNOWN_MAX, WINDOW_SECONDS, Name, RecentMessages
+from dejaqueue.http.sqs.rows import attributes_of, body_digest, digest_of
 from dejaqueue.setting_groups import SqsSettings
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.patience import until
 from tests.unit.http.sqs.conftest import Sqs
 
 
@@ -170,3 +179,82 @@ def test_what_was_forgotten_is_asked_for() -> None:
     assert recent.find((NOBODY, "1"), 2 * WINDOW_SECONDS) is None
     assert not recent.is_complete(2 * WINDOW_SECONDS)
     assert recent.is_complete(2 * WINDOW_SECONDS + 1)
+
+
+def test_a_message_that_is_delayed_does_not_block_its_group(
+    sqs: Sqs, url: str, clock: VirtualClock
+) -> None:
+    sqs.do("SetQueueAttributes", QueueUrl=url, Attributes={"DelaySeconds": "10"})
+    put(sqs, url, "a")
+    clock.advance(ms=10_000)
+    put(sqs, url, "b")
+    [message] = sqs.take(url)
+    assert message["Body"] == "a"
+    sqs.delete(url, message)
+    assert sqs.take(url) == []
+    clock.advance(ms=10_000)
+    assert sqs.bodies(url) == ["b"]
+
+
+def test_a_message_that_is_sent_does_not_end_the_wait_of_its_group(sqs: Sqs, url: str) -> None:
+    """Also with a delay of 0, which a FIFO queue takes."""
+    put(sqs, url, "1")
+    assert sqs.bodies(url) == ["1"]
+    names = {"MessageGroupId": "g", "MessageDeduplicationId": "2"}
+    sqs.send(url, "2", DelaySeconds=0, **names)
+    assert sqs.take(url) == []
+
+
+def test_a_repeat_has_the_digests_of_what_was_sent_now(sqs: Sqs, url: str) -> None:
+    names = {"MessageGroupId": "g", "MessageDeduplicationId": "same"}
+    colour = {"colour": {"DataType": "String", "StringValue": "red"}}
+    first = sqs.send(url, "one", **names)
+    again = sqs.send(url, "another", MessageAttributes=colour, **names)
+    assert (again["MessageId"], again["SequenceNumber"]) == (
+        first["MessageId"],
+        first["SequenceNumber"],
+    )
+    assert again["MD5OfMessageBody"] == body_digest(b"another")
+    assert again["MD5OfMessageAttributes"] == digest_of(attributes_of(colour))
+
+
+def test_a_batch_has_all_that_a_single_message_has(sqs: Sqs) -> None:
+    url = sqs.queue("batch.fifo", ContentBasedDeduplication="true")
+    trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}}
+    more = {"MessageGroupId": "g", "MessageSystemAttributes": trace}
+    entries = [{"Id": name, "MessageBody": "same", **more} for name in ("a", "b")]
+    answer = sqs.do("SendMessageBatch", QueueUrl=url, Entries=entries)
+    assert len({one["MessageId"] for one in answer["Successful"]}) == 1
+    [message] = sqs.take(url)
+    found = message["Attributes"]
+    assert (found["MessageGroupId"], found["AWSTraceHeader"]) == ("g", "Root=1")
+    assert found["MessageDeduplicationId"] == hashlib.sha256(b"same").hexdigest()
+    sqs.delete(url, message)
+    assert sqs.take(url) == []
+
+
+def test_dead_letters_keep_their_group__and_what_was_behind_them_goes_on(
+    sqs: Sqs, clock: VirtualClock
+) -> None:
+    """Also where the queue of the dead letters makes no deduplication ids of contents."""
+    letters = sqs.queue("letters.fifo")
+    arn = "arn:aws:sqs:us-east-1:000000000000:letters.fifo"
+    policy = f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":1}}'
+    on = {"ContentBasedDeduplication": "true", "VisibilityTimeout": "10"}
+    url = sqs.queue("work.fifo", RedrivePolicy=policy, **on)
+    for body in ("1", "2"):
+        sqs.send(url, body, MessageGroupId="g")
+    assert sqs.bodies(url) == ["1"]
+    clock.advance(ms=11_000)
+    [behind] = sqs.take(url)
+    assert behind["Body"] == "2"
+    sqs.delete(url, behind)
+    until(lambda: sqs.shown(letters)["ApproximateNumberOfMessages"] == "1")
+    [dead] = sqs.take(letters, VisibilityTimeout=1)
+    assert (dead["Body"], dead["Attributes"]["MessageGroupId"]) == ("1", "g")
+    clock.advance(ms=2_000)
+    sqs.do("StartMessageMoveTask", SourceArn=arn)
+    until(lambda: sqs.shown(url)["ApproximateNumberOfMessages"] == "1")
+    [back] = sqs.take(url)
+    assert (back["Body"], back["Attributes"]["MessageGroupId"]) == ("1", "g")
+    assert back["MessageId"] == dead["MessageId"]

@@ -6,6 +6,7 @@ What other implementations got wrong: moves that drop messages, or go faster tha
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dejaqueue.broker.broker import Broker
@@ -103,6 +104,16 @@ def test_a_rate_is_kept__and_a_task_that_is_cancelled_drops_nothing(
     until(lambda: waiting(sqs, other) == 40)
     assert [one["Status"] for one in tasks(sqs)] == ["COMPLETED", "CANCELLED"]
     assert len(tasks(sqs, 1)) == 1
+
+
+def test_of_tasks_that_are_started_at_once_one_runs(sqs: Sqs, clock: VirtualClock) -> None:
+    with_letters(sqs, clock, 3, "a")
+    asked = {"SourceArn": f"{ARN}letters", "MaxNumberOfMessagesPerSecond": 1}
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: sqs.ask("StartMessageMoveTask", **asked), range(8)))
+    started = [answer for status, answer in found if status == 200]
+    assert len(started) == 1
+    sqs.do("CancelMessageMoveTask", TaskHandle=started[0]["TaskHandle"])
 
 
 def test_what_has_no_way_back_stays__and_is_told(

@@ -5,19 +5,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import struct
+import uuid
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dejaqueue.http.sqs.refusals import SqsRefusal
 from dejaqueue.http.sqs.rows import (
+    DRAWN,
     SQS,
     Wanted,
     attributes_of,
+    batch_of,
     digest_of,
     message_of,
+    new_id,
+    row_of,
+    rows_of,
     sending_of,
     sequence_number,
     wanted_of,
@@ -42,8 +49,8 @@ def received(values: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         "attempts": 2,
         "due": 1_000,
         "group": sending.group or None,
-        "headers": list(sending.headers("shop", 900).items()),
-        "payload": sending.body.encode(),
+        "headers": sending.headers("shop", 900),
+        "payload": sending.body,
     }
     return message_of("q", row, wanted, {"SequenceNumber": sequence_number(5)})
 
@@ -131,3 +138,29 @@ def test_attributes_that_do_not_fit_are_refused() -> None:
     sending = sending_of(sent(MessageAttributes={"a": string("x" * 4_000)}))
     with pytest.raises(SqsRefusal, match="MessageAttributes: at most"):
         sending.headers("", 0)
+
+
+def test_rows_become_a_batch__and_a_batch_rows() -> None:
+    """Of a slice, too, as requests share what came together."""
+    attributes = {"a": string("1"), "b": string("2")}
+    plain = row_of(sending_of(sent()), "shop", 5)
+    full = row_of(sending_of(sent(MessageAttributes=attributes, DelaySeconds=2)), "", 5)
+    grouped = row_of(sending_of(sent(MessageGroupId="g")), "", 5)
+    assert batch_of([plain]).schema.names == ["payload", "headers"]
+    batch = batch_of([plain, full, grouped])
+    assert batch.column("due").to_pylist() == [5, 2_005, 5]
+    assert batch.column("group").to_pylist() == ["", "", "g"]
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns |= {"id": pa.array([1, 2, 3]), "attempts": pa.array([1, 1, 1])}
+    found = rows_of(pa.RecordBatch.from_pydict(columns).slice(1))
+    assert [row["id"] for row in found] == [2, 3]
+    assert found[0]["headers"] == full.headers
+    assert list(found[1]["headers"]) == [SQS]
+    assert (found[0]["payload"], found[1]["group"]) == (b"body", "g")
+
+
+def test_ids_are_of_chance__in_the_form_of_uuids() -> None:
+    found = [new_id() for _ in range(2 * DRAWN + 1)]
+    assert len(set(found)) == len(found)
+    for text in found:
+        assert (str(uuid.UUID(text)), uuid.UUID(text).version) == (text, 4)

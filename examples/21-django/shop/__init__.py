@@ -1,0 +1,1 @@
+"""A shop by Django, whose orders are packed by a worker."""

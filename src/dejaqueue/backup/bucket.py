@@ -1,0 +1,156 @@
+"""A bucket: objects by name, each stored whole and never replaced; in a directory, or in a store.
+
+Room: backup. Knows names and bytes.
+Holds: an object is durable and whole when `put_new` returns; of two who store under one name at the
+same time one is told that it is there already.
+See: object_bucket.py for S3 and its like; archive.py, what is kept in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dejaqueue.directories import PRIVATE_FILE, make_directory
+from dejaqueue.errors import ResourceExhausted, Unavailable
+
+_DRAFT: Final = ".draft-"
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class StoredObject(NamedTuple):
+    """An object as a listing shows it.
+
+    Attributes:
+        stored_ms: when it was stored, UTC, by the store's clock.
+    """
+
+    name: str
+    byte_count: int
+    stored_ms: int
+
+
+class Bucket(ABC):
+    """Objects by name. Any thread.
+
+    Attributes:
+        url: where it is, without what could be secret.
+    """
+
+    url: str
+
+    @abstractmethod
+    def put_new(self, name: str, content: bytes | memoryview) -> bool:
+        """Store an object durably; False if there is one of this name, which stays.
+
+        Raises:
+            ResourceExhausted: there is no room. Unavailable: whether it is there is not known.
+        """
+
+    @abstractmethod
+    def get(self, name: str) -> bytes | None:
+        """The content of an object; None if there is none. Raises Unavailable."""
+
+    @abstractmethod
+    def objects(self, prefix: str) -> Iterator[StoredObject]:
+        """Objects whose names begin with a prefix that ends in a slash, or with none; in the order
+        of their names. Raises Unavailable."""
+
+    @abstractmethod
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; one that is not there is fine. Raises Unavailable."""
+
+
+class DirectoryBucket(Bucket):
+    """A bucket that is a directory of this machine, for its user alone.
+
+    >>> import tempfile
+    >>> bucket = DirectoryBucket(Path(tempfile.mkdtemp()))
+    >>> bucket.put_new("pieces/a", b"1"), bucket.put_new("pieces/a", b"2"), bucket.get("pieces/a")
+    (True, False, b'1')
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.url = root.absolute().as_uri()
+        self._numbers = itertools.count(1)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as failure:
+            if failure.errno in _FULL:
+                raise ResourceExhausted(f"backup: no room in {self._root}") from failure
+            raise Unavailable(f"backup: {self._root} cannot be used: {failure}", 1_000) from failure
+
+    def put_new(self, name: str, content: bytes | memoryview) -> bool:
+        """See Bucket.put_new."""
+        path = self._root / name
+        with self._translated():
+            if path.exists():
+                return False
+            make_directory(path.parent)
+            draft = path.with_name(f"{_DRAFT}{os.getpid()}-{next(self._numbers)}")
+            try:
+                _write(draft, content)
+                os.link(draft, path)
+            except FileExistsError:
+                return False
+            finally:
+                draft.unlink(missing_ok=True)
+            _sync(path.parent)
+            return True
+
+    def get(self, name: str) -> bytes | None:
+        """See Bucket.get."""
+        with self._translated():
+            try:
+                return (self._root / name).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def objects(self, prefix: str) -> Iterator[StoredObject]:
+        """See Bucket.objects."""
+        with self._translated():
+            for directory, inner, files in os.walk(self._root / prefix):
+                inner.sort()
+                for name in sorted(one for one in files if not one.startswith(_DRAFT)):
+                    path = Path(directory, name)
+                    facts = path.stat()
+                    named = path.relative_to(self._root).as_posix()
+                    yield StoredObject(named, facts.st_size, facts.st_mtime_ns // 1_000_000)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See Bucket.delete."""
+        with self._translated():
+            for name in names:
+                with suppress(FileNotFoundError):
+                    (self._root / name).unlink()
+
+
+def _write(path: Path, content: bytes | memoryview) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync(directory: Path) -> None:
+    """Make a new name durable, and the names of the directories above it that were just made."""
+    for path in (directory, directory.parent):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

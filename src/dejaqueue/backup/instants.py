@@ -1,0 +1,77 @@
+"""Any instant between backups: what one has, and the entries that later ones have behind it.
+
+Room: backup. Reads manifests; a piece is read where it is restored.
+Holds: what is put together has each position once; an instant is covered if for every partition
+there are entries, whole, from the backup before it to the one behind it. A partition's entries are
+in the order of their times, and what caused an entry is of no later one, since one broker's clock
+gave them: so an instant is a cut like a backup's.
+See: manifest.py; broker/backup/restoring.py, which replays up to the instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.manifest import ENTRIES, Manifest, PartitionCopy
+from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.times import show_instant
+
+
+def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
+    """What an instant is restored from: a backup, and the entries that the next one has.
+
+    Args:
+        instant_ms: UTC milliseconds.
+        store: of which store of journals; "" = that of the newest backup.
+
+    Returns:
+        A manifest that is not in the archive; replayed up to the instant it gives the state of
+        then. It has the topics that were there at the later backup.
+
+    Raises:
+        BadRequest: it is before the first backup or behind the last. Refused: of some partition
+            entries are missing in between; names it. JournalDamaged, Unavailable.
+    """
+    newest = archive.newest(lambda one: not store or one.store == store)
+    if newest is None:
+        raise BadRequest("url", "a place with backups", archive.bucket.url)
+    known = [archive.manifest(one) for one in archive.ids()]
+    line = sorted((one for one in known if one.store == newest.store), key=lambda one: one.cut_ms)
+    before = [one for one in line if one.cut_ms <= instant_ms]
+    behind = [one for one in line if one.cut_ms >= instant_ms]
+    if not before or not behind:
+        reach = f"from {show_instant(line[0].cut_ms)} to {show_instant(line[-1].cut_ms)}"
+        raise BadRequest("to", reach, show_instant(instant_ms))
+    base, following = before[-1], behind[0]
+    if base.cut_ms == instant_ms:
+        return base
+    copies = {(one.topic, one.topic_number, one.partition): one for one in base.partitions}
+    for copy in following.partitions:
+        place = copy.topic, copy.topic_number, copy.partition
+        copies[place] = _joined(copies.get(place), copy, base, following)
+    return replace(
+        following,
+        id=f"{base.id}..{following.id}",
+        partitions=tuple(copies.values()),
+        data_keys=base.data_keys | following.data_keys,
+    )
+
+
+def _joined(
+    before: PartitionCopy | None, copy: PartitionCopy, base: Manifest, following: Manifest
+) -> PartitionCopy:
+    """A partition at one backup, and its entries up to the next."""
+    position = 0 if before is None else before.position
+    entries = [one for one in copy.stretches if one.last > position]
+    at = position
+    for one in entries:
+        if one.kind != ENTRIES or one.after != at:
+            raise Refused(
+                f"{copy.place} has no entries between backups {base.id} and {following.id}: the "
+                "journal had given them back; restore one of the two"
+            )
+        at = one.last
+    if before is None:
+        return replace(copy, snapshot=None, stretches=tuple(entries))
+    return replace(before, position=copy.position, stretches=(*before.stretches, *entries))

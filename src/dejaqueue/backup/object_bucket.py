@@ -1,0 +1,98 @@
+"""A bucket in an object store: S3 and what speaks it, Google's, Azure's; by the library obstore.
+
+Room: backup. Knows names and bytes. Credentials are the library's: the environment, or the machine.
+Holds: an object is stored on condition that there is none of its name (`If-None-Match`).
+See: bucket.py, the port; docs/guides/backup.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dejaqueue.backup.bucket import Bucket, StoredObject
+from dejaqueue.connections import extras
+from dejaqueue.errors import BadRequest, Unavailable
+
+DELETED_AT_ONCE = 500
+
+
+class ObjectBucket(Bucket):
+    """A bucket of an object store.
+
+    Args:
+        url: `s3://bucket/prefix` or the like.
+
+    Raises:
+        BadRequest: the library is not installed, or refuses the URL or its settings.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._library: Any = extras.load("obstore", "backup", url)
+        stores: Any = extras.load("obstore.store", "backup", url)
+        self.url = url.partition("?")[0]
+        try:
+            self._store = stores.from_url(url)
+        except Exception as wrong:  # the library has an error for each of its stores
+            raise BadRequest("backup.url", f"what the store takes ({wrong})", self.url) from wrong
+        self._errors: Any = extras.load("obstore.exceptions", "backup", url)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as failure:  # of the library, which has no common class that is documented
+            if isinstance(failure, GeneratorExit):
+                raise
+            text = " ".join(str(failure).split())[:300]
+            raise Unavailable(f"backup: {what} at {self.url} failed: {text}", 1_000) from failure
+
+    def put_new(self, name: str, content: bytes | memoryview) -> bool:
+        """See Bucket.put_new."""
+        with self._translated(f"storing {name}"):
+            try:
+                # One request: with parts there would be no condition.
+                self._library.put(
+                    self._store, name, bytes(content), mode="create", use_multipart=False
+                )
+            except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
+                return False
+            return True
+
+    def get(self, name: str) -> bytes | None:
+        """See Bucket.get."""
+        with self._translated(f"reading {name}"):
+            try:
+                return bytes(self._library.get(self._store, name).bytes())
+            except (self._errors.NotFoundError, FileNotFoundError):
+                return None
+
+    def objects(self, prefix: str) -> Iterator[StoredObject]:
+        """See Bucket.objects."""
+        with self._translated("listing"):
+            found = [
+                StoredObject(
+                    one["path"], one["size"], round(one["last_modified"].timestamp() * 1_000)
+                )
+                for chunk in self._library.list(self._store, prefix.rstrip("/") or None)
+                for one in chunk
+            ]
+        yield from sorted(found)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See Bucket.delete."""
+        named = list(names)
+        for start in range(0, len(named), DELETED_AT_ONCE):
+            with self._translated("deleting"):
+                try:
+                    self._library.delete(self._store, named[start : start + DELETED_AT_ONCE])
+                except (self._errors.NotFoundError, FileNotFoundError):
+                    for name in named[start : start + DELETED_AT_ONCE]:
+                        self._delete_one(name)
+
+    def _delete_one(self, name: str) -> None:
+        try:
+            self._library.delete(self._store, name)
+        except (self._errors.NotFoundError, FileNotFoundError):
+            return

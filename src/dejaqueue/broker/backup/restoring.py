@@ -1,0 +1,339 @@
+"""Restoring a backup into a store of journals that no broker has open.
+
+Room: broker. Changes the catalogue by the same entries as a broker does, and writes journals.
+Holds: a topic counts as used when its journals are whole, so a restore that was broken off goes on
+with the topics that are not; until it is done no broker starts on the store; what is damaged is
+refused by name, and left out only if that is asked for.
+See: archived_partition.py, one partition; lineage.py; docs/guides/backup.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.manifest import Manifest, PartitionCopy
+from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
+from dejaqueue.broker.backup.backups import CATALOGUE
+from dejaqueue.catalogue.changes import (
+    AlteredTopic,
+    Change,
+    ClosedTopic,
+    DeletedTopic,
+    DeletingTopic,
+    MadeTopic,
+    UsedTopic,
+)
+from dejaqueue.catalogue.log import CatalogueLog
+from dejaqueue.catalogue.state import CatalogueState, TopicRow
+from dejaqueue.errors import (
+    BadRequest,
+    EncryptionKeyMissing,
+    JournalDamaged,
+    Refused,
+    TopicExists,
+    TopicUnknown,
+)
+from dejaqueue.journal.encryption.cipher import Cipher
+from dejaqueue.journal.encryption.data_keys import DataKeys
+from dejaqueue.journal.encryption.master_keys import MasterKey
+from dejaqueue.journal.interface import OWN_PREFIX, JournalStore
+from dejaqueue.model import Topic
+
+DOCUMENT: Final = "restore"
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What to restore of a backup.
+
+    Attributes:
+        topics: their names; () = all.
+        new_name: of the one topic that is restored; "" = its own.
+        until_ms: as of this instant, UTC, which the manifest reaches (backup/instants.py); None =
+            as of the backup.
+        skips_damaged: leave out topics that are damaged in the backup, instead of refusing it.
+    """
+
+    topics: tuple[str, ...] = ()
+    new_name: str = ""
+    until_ms: int | None = None
+    skips_damaged: bool = False
+
+    def check(self) -> None:
+        """Raise BadRequest if it cannot be meant."""
+        if self.new_name and len(self.topics) != 1:
+            raise BadRequest("as", "used with one --topic", self.new_name)
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """What a restore has done.
+
+    Attributes:
+        messages: how many live messages were written.
+        voided: of these, how many were leased, and come at once.
+        damaged: what was left out, and why.
+        hashes: of each partition, its state at the cut, before leases were made void.
+    """
+
+    backup: str = ""
+    cut_ms: int = 0
+    topics: list[str] = field(default_factory=list)
+    partitions: int = 0
+    messages: int = 0
+    voided: int = 0
+    damaged: list[str] = field(default_factory=list)
+    hashes: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values; hashes in hexadecimal digits."""
+        hashes = {place: f"{number:016x}" for place, number in self.hashes.items()}
+        return asdict(self) | {"hashes": hashes}
+
+
+class _ManifestKeys:
+    """The wrapped data keys of a backup, where a store would have them."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._texts = {int(name, 16): text for name, text in manifest.data_keys.items()}
+
+    def data_key_numbers(self) -> list[int]:
+        return list(self._texts)
+
+    def load_data_key(self, number: int) -> str | None:
+        return self._texts.get(number)
+
+    def store_data_key(self, number: int, text: str) -> None:
+        self._texts[number] = text
+
+
+def cipher_of(manifest: Manifest, masters: Sequence[MasterKey]) -> Cipher | None:
+    """What opens a backup; None = it is not encrypted.
+
+    Raises:
+        EncryptionKeyMissing: no master key was given, or another one is needed.
+    """
+    if not manifest.data_keys:
+        return None
+    if not masters:
+        raise EncryptionKeyMissing(
+            f"backup {manifest.id} is encrypted, and encryption.master_key is not set"
+        )
+    return DataKeys(_ManifestKeys(manifest), masters, is_new=False).cipher("backup")
+
+
+def check_finished(store: JournalStore) -> None:
+    """Refuse a store into which a restore was begun and not finished. Raises Refused."""
+    text = store.load_document(DOCUMENT)
+    if text is not None and not json.loads(text)["done"]:
+        backup = json.loads(text)["backup"]
+        raise Refused(
+            f"backup {backup} was not restored to its end here: run `dejaq restore` again"
+        )
+
+
+class Restore:
+    """One restore.
+
+    Args:
+        archive, manifest: the backup.
+        store: where it goes; nobody else has it open.
+        masters: keys to open the backup with.
+        report: told what is done, a line at a time.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        manifest: Manifest,
+        store: JournalStore,
+        masters: Sequence[MasterKey] = (),
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._archive, self._manifest, self._store = archive, manifest, store
+        self._cipher = cipher_of(manifest, masters)
+        self._report = report
+        self._restored = RestoreReport(manifest.id, manifest.cut_ms)
+
+    def run(self, plan: RestorePlan) -> RestoreReport:
+        """Restore.
+
+        Raises:
+            BadRequest, TopicUnknown: the backup has no such topic. TopicExists: the store has one
+                of the name. Refused: another restore was begun there. JournalDamaged: something is
+                missing in the backup, or is not what was stored. EncryptionKeyMissing. Unavailable,
+                ResourceExhausted: run it again.
+        """
+        plan.check()
+        if plan.until_ms is not None:
+            self._restored.cut_ms = plan.until_ms
+        manifest, store = self._manifest, self._store
+        what = f"{manifest.store}/{CATALOGUE}"
+        state = CatalogueState.from_bytes(self._archive.get(manifest.catalogue, what, self._cipher))
+        rows = self._chosen(state, plan)
+        damaged = self._damaged(rows, plan)
+        rows = [row for row in rows if row.topic.name not in damaged]
+        log = CatalogueLog(store)
+        try:
+            if log.state.cluster is not None:
+                raise Refused("a backup is restored into the journals of a broker that is alone")
+            facts = self._begin(rows, {} if plan.topics else state.tombstones, plan, log)
+            for name in facts["ids"]:
+                if log.state.next_ids(name) < state.next_ids(name):
+                    _raise_ids(name, state.next_ids(name), log)
+            for row in rows:
+                self._restore_topic(row, plan.new_name or row.topic.name, plan.until_ms, log)
+        finally:
+            log.close()
+        if not plan.topics:
+            for name, text in manifest.documents.items():
+                if store.load_document(name) is None:
+                    store.store_document(name, text)
+        store.store_document(DOCUMENT, json.dumps(facts | {"done": True}))
+        return self._restored
+
+    # --- what is restored ---------------------------------------------------------------------
+
+    def _chosen(self, state: CatalogueState, plan: RestorePlan) -> list[TopicRow]:
+        for name in plan.topics:
+            if name not in state.rows:
+                raise TopicUnknown(name)
+        rows = [row for name, row in state.rows.items() if not plan.topics or name in plan.topics]
+        if plan.new_name:
+            rows = [replace(row, topic=replace(row.topic)) for row in rows]
+            replace(rows[0].topic, name=plan.new_name).check()
+        return rows
+
+    def _copies(self, row: TopicRow) -> list[PartitionCopy]:
+        key = row.topic.name, row.number
+        return [one for one in self._manifest.partitions if (one.topic, one.topic_number) == key]
+
+    def _damaged(self, rows: list[TopicRow], plan: RestorePlan) -> set[str]:
+        """Look at every piece before anything is written; the topics that are damaged."""
+        found: dict[str, list[str]] = {}
+        for row in rows:
+            copies = tuple(self._copies(row))
+            partial = replace(self._manifest, partitions=copies)
+            self._report(f"checking {row.topic.name}")
+            damage = list(self._archive.damage(partial))
+            if damage:
+                found[row.topic.name] = damage
+        self._restored.damaged = [text for texts in found.values() for text in texts]
+        if found and not plan.skips_damaged:
+            shown = "; ".join(self._restored.damaged[:5])
+            raise JournalDamaged(
+                f"backup {self._manifest.id} is damaged ({len(self._restored.damaged)} pieces): "
+                f"{shown}; with --skip-damaged all but the topics {', '.join(found)} are restored"
+            )
+        return set(found)
+
+    def _begin(
+        self,
+        rows: list[TopicRow],
+        tombstones: Collection[str],
+        plan: RestorePlan,
+        log: CatalogueLog,
+    ) -> dict[str, Any]:
+        """Note what is restored; what was broken off is taken back, but for topics that are whole.
+
+        Returns:
+            Its facts; `ids` are names of deleted topics whose ids are not to be given again.
+        """
+        known = log.state.rows.keys() | log.state.leaving.keys()
+        names = [plan.new_name or row.topic.name for row in rows]
+        facts = {
+            "backup": self._manifest.id,
+            "store": self._manifest.store,
+            "topics": names,
+            "until_ms": plan.until_ms,
+        }
+        text = self._store.load_document(DOCUMENT)
+        begun: dict[str, Any] = {"done": True} if text is None else json.loads(text)
+        if begun["done"]:
+            there = [name for name in names if name in known]
+            if there:
+                raise TopicExists(
+                    f"topic {there[0]} is there already, one of {len(there)} that are to be "
+                    "restored: choose others with --topic, or another name with --as"
+                )
+            made = [one for one in self._store.made() if not one.startswith(OWN_PREFIX)]
+            if not log.state.revision and made:
+                raise Refused(f"there are journals without a catalogue: {', '.join(made[:5])}")
+            begun = facts | {"ids": [one for one in tombstones if one not in known], "done": False}
+            self._store.store_document(DOCUMENT, json.dumps(begun))
+            return begun
+        if {name: begun.get(name) for name in facts} != facts:
+            raise Refused(
+                f"a restore of backup {begun['backup']}, {len(begun['topics'])} topics, was "
+                "begun there: finish that first, or begin in an empty place"
+            )
+        for name in (*names, *begun["ids"]):
+            self._take_back(name, log)
+        return begun
+
+    def _take_back(self, name: str, log: CatalogueLog) -> None:
+        """Have a topic that is not whole be gone: its number cannot be used again."""
+        row = log.state.rows.get(name)
+        if row is not None and not row.is_used:
+            _apply(log, DeletingTopic(name))
+        if name in log.state.leaving:
+            self._store.drop(name)
+            _apply(log, DeletedTopic(name))
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def _restore_topic(
+        self, row: TopicRow, name: str, until_ms: int | None, log: CatalogueLog
+    ) -> None:
+        copies = self._copies(row)
+        topic = replace(row.topic, name=name)
+        self._restored.topics.append(name)
+        if name in log.state.rows:  # whole, before it was broken off
+            return
+        self._make(topic, row, log)
+        if copies:
+            self._store.make(name, log.state.rows[name].number)
+            for copy in copies:
+                self._restore_partition(copy, name, until_ms)
+            _apply(log, UsedTopic(name))
+        self._report(f"restored {name}: {len(copies)} partitions")
+
+    def _make(self, topic: Topic, row: TopicRow, log: CatalogueLog) -> None:
+        if log.state.next_ids(topic.name) < row.ids_from:
+            _raise_ids(topic.name, row.ids_from, log)
+        counts = row.counts or (topic.partitions,)
+        _apply(log, MadeTopic(replace(topic, partitions=counts[0])))
+        for count in counts[1:]:
+            _apply(log, AlteredTopic(replace(topic, partitions=count)))
+
+    def _restore_partition(self, copy: PartitionCopy, name: str, until_ms: int | None) -> None:
+        archived = ArchivedPartition(self._archive, self._manifest.store, copy, self._cipher)
+        views = archived.views(until_ms)
+        restored = self._restored
+        restored.hashes[f"{name}/{copy.partition}"] = views.state_hash()
+        restored.voided += void_leases(views)
+        journal = self._store.open(name, copy.partition, only_made=True)
+        try:
+            restored.messages += write(journal, archived, views)
+        finally:
+            journal.close()
+        restored.partitions += 1
+
+
+def _raise_ids(name: str, ids_from: int, log: CatalogueLog) -> None:
+    """A topic of a name was there, and is gone: the next one's ids begin behind."""
+    for change in (
+        MadeTopic(Topic(name)),
+        DeletingTopic(name),
+        ClosedTopic(name, ids_from),
+        DeletedTopic(name),
+    ):
+        _apply(log, change)
+
+
+def _apply(log: CatalogueLog, change: Change) -> None:
+    log.change(lambda: change)

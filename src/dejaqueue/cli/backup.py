@@ -1,0 +1,181 @@
+"""`dejaq backup`: backups of a running broker; what there is of them, and whether it is whole.
+
+Room: cli. `to` asks a broker, which writes by itself; the others read the archive here.
+See: restore.py beside; docs/guides/backup.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.output import print_fields, print_json, print_rows
+from dejaqueue.cli.times import Span
+from dejaqueue.clock import SteadyClock, Wake
+from dejaqueue.errors import JournalDamaged, Refused, Unavailable
+from dejaqueue.times import show_instant
+
+if TYPE_CHECKING:
+    from dejaqueue import Client
+
+LOOK_MS = 50
+LOOK_MS_MAX = 1_000
+
+
+@click.group()
+def backup() -> None:
+    """Take backups of a running broker; list and verify those that there are."""
+
+
+@backup.command(
+    epilog="Examples: `dejaq backup to /var/backups/dejaq` · `dejaq backup to s3://bucket/dejaq`"
+)
+@click.argument("where", metavar="URL")
+@click.option("--full", is_flag=True, help="Store all of it, whatever earlier backups have.")
+@json_option("Print JSON.")
+@url_option
+def to(where: str, *, full: bool, as_json: bool, url: str) -> None:
+    """Back up all topics to URL, a directory of the broker's machine or an object store.
+
+    The broker goes on meanwhile. What was acknowledged before is in the backup. If URL has a backup
+    of this broker, only what is new is stored; the backup is whole all the same.
+    """
+    with connect(url) as client:
+        found = client._action("backup", {"url": where, "full": full})
+        pause_ms = LOOK_MS
+        while found["state"] == "running":
+            _pause(pause_ms)
+            pause_ms = min(2 * pause_ms, LOOK_MS_MAX)
+            found = _progress(client)
+    if found["state"] != "done":
+        raise Refused(f"the backup failed: {found.get('error', found['state'])}")
+    found = {name: value for name, value in found.items() if name not in {"state", "done"}}
+    if as_json:
+        print_json(found)
+        return
+    click.echo(
+        f"backup {found['id']} of {found['topics']} topics, {found['partitions']} partitions: "
+        f"{found['bytes']:,} bytes, {found['new_bytes']:,} of them new, in {found['took_ms']:,} ms"
+    )
+
+
+def _progress(client: Client) -> dict[str, Any]:
+    found = client._action("backup_progress", {})
+    if found["state"] == "none":
+        raise Unavailable("the broker was started anew during the backup: take it again")
+    return found
+
+
+def _pause(pause_ms: int) -> None:
+    clock = SteadyClock()
+    clock.wait_until(clock.now_us() + pause_ms * 1_000, Wake())
+
+
+@backup.command("list")
+@click.argument("where", metavar="URL")
+@json_option("Print JSON lines.")
+def list_backups(where: str, *, as_json: bool) -> None:
+    """List the backups at URL, the oldest first: each can be restored by itself."""
+    from dejaqueue.backup.archive import Archive
+
+    archive = Archive.open(where)
+    rows = []
+    for name in archive.ids():
+        try:
+            found = archive.manifest(name).describe()
+        except JournalDamaged as damage:
+            found = {"id": name, "damage": str(damage)}
+        rows.append(found)
+    if as_json:
+        print_rows(rows, as_json=True)
+        return
+    if not rows:
+        click.echo("there are no backups yet")
+        return
+    print_rows(
+        [
+            {
+                "backup": row["id"],
+                "of": show_instant(row["cut_ms"]) if "cut_ms" in row else "?",
+                "store": row.get("store", "?"),
+                "topics": row.get("topics", "?"),
+                "bytes": row.get("bytes", "?"),
+                "new bytes": row.get("new_bytes", "?"),
+                "encrypted": row.get("encrypted", "?"),
+                "": "DAMAGED" if "damage" in row else "",
+            }
+            for row in rows
+        ],
+        as_json=False,
+    )
+
+
+@backup.command()
+@click.argument("where", metavar="URL")
+@click.argument("name", metavar="BACKUP", required=False)
+@json_option("Print JSON.")
+def verify(where: str, name: str | None, *, as_json: bool) -> None:
+    """Read everything that BACKUP at URL is made of, or all backups, and compare it with its name.
+
+    Needs no keys. What is missing or damaged is named; the exit status is 5 then.
+    """
+    from dejaqueue.backup.archive import Archive
+
+    archive = Archive.open(where)
+    checked: set[str] = set()
+    damage: list[str] = []
+    names = archive.ids() if name is None else [name]
+    for one in names:
+        try:
+            damage += archive.damage(archive.manifest(one), checked)
+        except JournalDamaged as wrong:
+            damage.append(str(wrong))
+    found = {"backups": len(names), "pieces": len(checked), "damage": damage}
+    if as_json:
+        print_json(found)
+    else:
+        for text in damage:
+            click.echo(text)
+    if damage:
+        raise JournalDamaged(f"{len(damage)} pieces or backups are damaged")
+    if not as_json:
+        print_fields({"backups": found["backups"], "pieces": found["pieces"]}, as_json=False)
+
+
+@backup.command(
+    epilog="Examples: `dejaq backup forget /var/backups/dejaq --keep 30` · "
+    "`dejaq backup forget s3://bucket/dejaq --keep-for 90d`"
+)
+@click.argument("where", metavar="URL")
+@click.argument("names", metavar="[BACKUP]...", nargs=-1)
+@click.option("--keep", type=click.IntRange(min=1), help="Keep so many backups of each broker.")
+@click.option("--keep-for", "age_ms", type=Span(), help="Keep backups that are younger, like 90d.")
+@json_option("Print JSON.")
+def forget(
+    where: str, names: tuple[str, ...], keep: int | None, age_ms: int | None, *, as_json: bool
+) -> None:
+    """Delete backups at URL: those named, or those that --keep and --keep-for do not keep.
+
+    Each backup is whole by itself, so any may go. Pieces that no other backup has are deleted when
+    they are a day old. The newest backup of a broker is deleted only by its name.
+    """
+    from dejaqueue.backup.archive import Archive
+    from dejaqueue.errors import BadRequest
+
+    if bool(names) == (keep is not None or bool(age_ms)):
+        raise BadRequest("backup", "names of backups, or else --keep or --keep-for", names)
+    archive, now_ms = Archive.open(where), SteadyClock().utc_ms()
+    gone = list(names)
+    if not names:
+        gone = archive.outlived("", now_ms, count=keep or 0, age_ms=age_ms or 0)
+    known = set(archive.ids())
+    for name in gone:
+        if name not in known:
+            raise BadRequest("backup", f"one of those at {archive.bucket.url}", name)
+    found = {"backups": gone, "pieces": archive.forget(gone, now_ms)}
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(f"{len(gone)} backups and {found['pieces']} pieces are deleted")

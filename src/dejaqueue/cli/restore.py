@@ -1,0 +1,118 @@
+"""`dejaq restore`: a backup into journals that no broker has open.
+
+Room: cli. Opens the store itself: its broker is stopped, or was never started.
+See: backup.py beside; docs/guides/backup.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dejaqueue.cli.config import FLAGS, read_settings
+from dejaqueue.cli.connection import json_option
+from dejaqueue.cli.output import print_json
+from dejaqueue.cli.times import Instant, show_instant
+
+
+@click.command(
+    epilog="Examples: `dejaq restore /var/backups/dejaq --data /var/lib/dejaq` · "
+    "`dejaq restore s3://bucket/dejaq --data new --topic orders --as orders-before`"
+)
+@click.argument("where", metavar="URL")
+@click.option(
+    "--data",
+    "--journal",
+    "target",
+    required=True,
+    metavar="DIR|URL",
+    help="Where to: the data directory of a broker that is stopped, a new one, or a server's URL.",
+)
+@click.option("--backup", "name", metavar="BACKUP", help="Which one.  [default: the newest]")
+@click.option(
+    "--to",
+    "until_ms",
+    type=Instant(),
+    help="As of this instant, between two backups: 2026-11-22T14:03:07.250Z, to the millisecond.",
+)
+@click.option("--topic", "topics", multiple=True, help="This topic alone; may be repeated.")
+@click.option("--as", "new_name", default="", metavar="NAME", help="Call the one topic so.")
+@click.option(
+    "--skip-damaged", is_flag=True, help="Restore the topics that are whole, and name the others."
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="GROUP.FIELD=VALUE",
+    help="Any other setting, as `encryption.master_key`; may be repeated.",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    envvar="DEJAQ_CONFIG",
+    show_envvar=True,
+    help="A TOML file with settings.",
+)
+@json_option("Print JSON.")
+def restore(
+    where: str,
+    *,
+    target: str,
+    name: str | None,
+    until_ms: int | None,
+    topics: tuple[str, ...],
+    new_name: str,
+    skip_damaged: bool,
+    assignments: tuple[str, ...],
+    file: Path | None,
+    as_json: bool,
+) -> None:
+    """Restore a backup at URL, all of it or some topics.
+
+    Messages are as they were: what was acked stays acked, due times stay, what was leased comes at
+    once. A restore that was broken off goes on when it is run again; until then no broker starts
+    there.
+    """
+    from dejaqueue.backup.archive import Archive
+    from dejaqueue.backup.instants import manifest_at
+    from dejaqueue.broker.backup.restoring import Restore, RestorePlan
+    from dejaqueue.errors import BadRequest
+    from dejaqueue.journal.encryption.master_keys import load_master_keys
+    from dejaqueue.journal.registry import encrypt, store_of
+
+    chosen: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": target}
+    settings = read_settings(chosen | {"assignments": assignments, "file": file}).settings
+    plan = RestorePlan(topics, new_name, until_ms, skip_damaged)
+    plan.check()
+    if name is not None and until_ms is not None:
+        raise BadRequest("to", "not together with --backup", show_instant(until_ms))
+    archive = Archive.open(where)
+    if until_ms is not None:
+        manifest = manifest_at(archive, until_ms)
+    else:
+        newest = archive.newest() if name is None else archive.manifest(name)
+        if newest is None:
+            raise BadRequest("url", "a place with backups", where)
+        manifest = newest
+    source = settings.encryption.master_key
+    masters = load_master_keys(source) if source else ()
+    store = store_of(settings)
+    try:
+        encrypt(store, settings.encryption)
+        say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
+        found = Restore(archive, manifest, store, masters, say).run(plan)
+    finally:
+        store.close()
+    if as_json:
+        print_json(found.to_dict())
+        return
+    for text in found.damaged:
+        click.echo(f"left out: {text}")
+    click.echo(
+        f"backup {found.backup}: {len(found.topics)} topics with {found.messages:,} messages in "
+        f"{found.partitions} partitions are restored; {found.voided:,} of them were leased"
+    )

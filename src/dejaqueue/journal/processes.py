@@ -1,0 +1,161 @@
+"""A data directory that several broker processes of this machine have open at once.
+
+    catalogue.sqlite          the journal of the catalogue, to which all of them append
+    the rest                  segments of shards, each open in one process
+
+Room: journal. Puts two backends together, and knows neither's files.
+Holds: what all processes write is compared and appended by SQLite, which is made for that; what
+only one writes is locked for it, so that messages take the path that they take for one process.
+See: segments/shared_store.py, records/store.py; docs/adr/0048-processes-divide-a-directory.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from dejaqueue.connections.sqlite import Sqlite
+from dejaqueue.journal.encryption.master_keys import MasterKey
+from dejaqueue.journal.interface import OWN_PREFIX, Journal, JournalStore
+from dejaqueue.journal.records.sql import SqlRecordStore
+from dejaqueue.journal.records.store import PATIENCE_SECONDS, RecordJournalStore
+from dejaqueue.journal.segments.log import SEGMENT_BYTES
+from dejaqueue.journal.segments.shared_store import SharedStore, TopicSlots
+from dejaqueue.journal.segments.store import DirectoryLock
+
+CATALOGUE = "catalogue.sqlite"
+
+
+def prepare(root: Path, shards: int) -> tuple[DirectoryLock, int]:
+    """Have a directory to oneself, for the processes that one starts; make it if it is new.
+
+    Args:
+        shards: of a new one.
+
+    Returns:
+        The lock, to be held while they run; how many shards the directory has.
+
+    Raises:
+        Locked: another process has it. Refused: it is for one process. JournalDamaged, Unavailable.
+    """
+    probe = SharedStore(root, segment_bytes=SEGMENT_BYTES, shards=shards, is_alone=True)
+    lock = probe.keep_lock()
+    probe.close()
+    return lock, probe.shards
+
+
+class ProcessStore(JournalStore):
+    """All journals, as one of the processes has them.
+
+    Args:
+        root: the data directory, which `prepare` made.
+        segment_bytes, reserve_bytes: see SegmentStore.
+        patience_seconds: how long an append to the catalogue is tried.
+
+    Attributes:
+        shards: into how many its topics are dealt.
+
+    Raises:
+        Refused, JournalDamaged, Unavailable.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        reserve_bytes: int | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._segments = SharedStore(root, segment_bytes=segment_bytes, reserve_bytes=reserve_bytes)
+        self.shards = self._segments.shards
+        try:
+            # Its path is not part of a URL: it may have any character.
+            records = SqlRecordStore(Sqlite(f"sqlite:///{root / CATALOGUE}", exclusive=False))
+            self._records = RecordJournalStore(records, patience_seconds=patience_seconds)
+        except BaseException:
+            self._segments.close()
+            raise
+
+    def lies(self, slots_of: Callable[[str], TopicSlots]) -> None:
+        """Say where a topic is to lie, by its name in the catalogue; for good once it is made."""
+        self._segments.slots_of = slots_of
+
+    def _of(self, topic: str) -> JournalStore:
+        return self._records if topic.startswith(OWN_PREFIX) else self._segments
+
+    # --- journals -------------------------------------------------------------------------------
+
+    def make(self, topic: str, number: int = 0) -> None:
+        """See JournalStore.make."""
+        self._of(topic).make(topic, number)
+
+    def made(self) -> list[str]:
+        """See JournalStore.made."""
+        return sorted([*self._records.made(), *self._segments.made()])
+
+    def open(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:
+        """See JournalStore.open."""
+        return self._of(topic).open(topic, partition, only_made=only_made)
+
+    def drop(self, topic: str) -> None:
+        """See JournalStore.drop."""
+        self._of(topic).drop(topic)
+
+    def shard_of(self, topic: str, number: int, partition: int) -> int:
+        """See JournalStore.shard_of."""
+        return self._segments.shard_of(topic, number, partition)
+
+    def taken_bytes(self, topic: str, partition: int) -> int:
+        """See JournalStore.taken_bytes."""
+        return self._of(topic).taken_bytes(topic, partition)
+
+    def was_used(self, topic: str, partition: int) -> bool:
+        """See JournalStore.was_used."""
+        return self._of(topic).was_used(topic, partition)
+
+    def tidy(self, topics: Collection[str]) -> None:
+        """See JournalStore.tidy."""
+        self._segments.tidy(topics)
+
+    @property
+    def ask(self) -> Callable[[list[tuple[str, int]]], None]:
+        """See JournalStore.ask."""
+        return self._segments.ask
+
+    @ask.setter
+    def ask(self, call: Callable[[list[tuple[str, int]]], None]) -> None:
+        self._segments.ask = call
+
+    # --- what is beside them --------------------------------------------------------------------
+
+    def load_document(self, name: str) -> str | None:
+        """See JournalStore.load_document."""
+        return self._segments.load_document(name)
+
+    def store_document(self, name: str, text: str) -> None:
+        """See JournalStore.store_document."""
+        self._segments.store_document(name, text)
+
+    def data_key_numbers(self) -> list[int]:
+        """See JournalStore.data_key_numbers."""
+        return self._segments.data_key_numbers()
+
+    def load_data_key(self, number: int) -> str | None:
+        """See JournalStore.load_data_key."""
+        return self._segments.load_data_key(number)
+
+    def store_data_key(self, number: int, text: str) -> None:
+        """See JournalStore.store_data_key."""
+        self._segments.store_data_key(number, text)
+
+    def encrypt(self, masters: Sequence[MasterKey], clear_bytes_max: int = 0) -> None:
+        """See JournalStore.encrypt."""
+        super().encrypt(masters, clear_bytes_max)
+        for store in (self._segments, self._records):
+            store.encryption, store.clear_budget = self.encryption, self.clear_budget
+
+    def close(self) -> None:
+        """See JournalStore.close."""
+        self._segments.close()
+        self._records.close()

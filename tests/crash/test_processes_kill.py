@@ -1,0 +1,90 @@
+"""Children of `dejaq serve --processes` end under load, and their parent does; then rules 1 to 6.
+
+Covered: SIGKILL and SIGTERM of children, SIGKILL of the parent, which ends them, SIGTERM of it,
+which has them hand over; one topic in two shards, so that each batch meets both processes.
+Not covered: the same of brokers with journals on a server (tests/cluster/test_kill.py).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dejaqueue import Client
+from tests.crash.broker_process import BrokerProcess
+from tests.crash.load import Load
+from tests.patience import until
+
+TOPIC = "kill"
+CYCLES = int(os.environ.get("DEJAQ_KILL_CYCLES", "2"))
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(600 + 60 * CYCLES)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(
+        tmp_path / "data",
+        tmp_path / "broker.log",
+        server__processes=2,
+        journal__segment_bytes=1 << 18,
+        journal__snapshot_entries=150,
+    )
+    process.start()
+    yield process
+    process.kill()
+
+
+def children_of(parent: int) -> list[int]:
+    """Processes that a process has started, the oldest first."""
+    threads = Path(f"/proc/{parent}/task").iterdir()
+    text = " ".join((thread / "children").read_text() for thread in threads)
+    return sorted(int(word) for word in text.split())
+
+
+def is_gone(pid: int) -> bool:
+    """True if a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_nothing_is_lost_early_or_twice__processes_end_under_load(broker: BrokerProcess) -> None:
+    seed = int(os.environ.get("DEJAQ_KILL_SEED", random.randrange(1 << 30)))
+    random.seed(seed)
+    print(f"DEJAQ_KILL_SEED={seed}")
+    load = Load(broker.url, TOPIC, partitions=2, spread=2, pause_s=0.02)
+    load.begin()
+    try:
+        for _ in range(CYCLES):
+            for number in (signal.SIGKILL, signal.SIGTERM):
+                threading.Event().wait(random.uniform(1.0, 2.0))
+                victim = random.choice(children_of(broker.pid))
+                os.kill(victim, number)
+                until(lambda victim=victim: is_gone(victim))  # type: ignore[misc]
+                until(lambda: len(children_of(broker.pid)) == 2, "another one is started")
+        threading.Event().wait(1.0)
+        children = children_of(broker.pid)
+        broker.kill()
+        until(lambda: all(is_gone(child) for child in children), "children end with their parent")
+        broker.start()
+        threading.Event().wait(1.0)
+    finally:
+        load.end()
+    history = load.history
+    print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")
+    assert len(history.acked_us) > 100
+    assert history.faults()[:10] == []
+    with Client(broker.url) as client:
+        served = client.cluster(TOPIC)["topics"]
+    assert {one["node"] for one in served} == {"process-1", "process-2"}
+    children = children_of(broker.pid)
+    assert broker.stop() == 0
+    assert all(is_gone(child) for child in children)

@@ -1,0 +1,49 @@
+"""A server of S3's protocol on this machine, for tests: moto's, in this process, in memory."""
+
+from __future__ import annotations
+
+import itertools
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+
+class S3Server:
+    """A server, and the environment in which clients find it."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._numbers = itertools.count(1)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "tests",
+            "AWS_SECRET_ACCESS_KEY": "tests",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def new_bucket(self) -> str:
+        """The URL of a bucket that is made now."""
+        name = f"bucket-{next(self._numbers)}"
+        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT", data=b"")
+        urllib.request.urlopen(request).close()
+        return f"s3://{name}"
+
+
+def s3_server() -> Iterator[S3Server]:
+    """For a fixture to yield from; the environment of this process names the server meanwhile."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    found = S3Server(f"http://{host}:{port}")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in found.environment.items():
+            patch.setenv(name, value)
+        yield found
+    server.stop()

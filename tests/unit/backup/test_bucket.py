@@ -1,0 +1,43 @@
+"""Covers: a bucket in a directory, and which URLs name one.
+
+Not covered: object stores (test_object_bucket.py).
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.backup.archive import open_bucket
+from dejaqueue.backup.bucket import DirectoryBucket
+from dejaqueue.errors import BadRequest, Unavailable
+from tests.backups import check_bucket
+
+
+def test_objects_of_a_directory_are_stored_once(tmp_path: Path) -> None:
+    root = tmp_path / "bucket"
+    check_bucket(DirectoryBucket(root))
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*")]
+    assert {mode & 0o077 for mode in modes} == {0}  # for this user alone
+
+
+def test_what_was_being_written_when_a_process_died_is_no_object(tmp_path: Path) -> None:
+    bucket = DirectoryBucket(tmp_path)
+    bucket.put_new("pieces/a", b"1")
+    (tmp_path / "pieces" / ".draft-1-1").write_bytes(b"half")
+    assert [one.name for one in bucket.objects("")] == ["pieces/a"]
+
+
+def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="cannot be used"):
+        DirectoryBucket(tmp_path / "file").put_new("a", b"")
+
+
+def test_a_url_names_a_bucket__or_is_refused(tmp_path: Path) -> None:
+    assert open_bucket(str(tmp_path)).url == open_bucket(f"file://{tmp_path}").url
+    for url in ("", "ftp://host/x", "file://host/x"):
+        with pytest.raises(BadRequest, match=r"backup\.url: a path"):
+            open_bucket(url)

@@ -1,0 +1,122 @@
+"""Covers: backups of a broker one after the other: what is stored anew, what is refused, and what a
+broker that is stopped or killed in between leaves.
+
+Not covered: load, S3, processes (tests/integration/test_backup.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.backup.archive import Archive
+from dejaqueue.broker.backup import backups
+from dejaqueue.broker.broker import Broker
+from dejaqueue.errors import BadRequest, Refused, Unavailable
+from tests.backups import client_of, newest, restored, started, taken
+
+FAR = 3_600
+
+
+def sent(broker: Broker, count: int) -> None:
+    client_of(broker).send_batch("a", [{"payload": b"x" * 500, "delay": FAR}] * count)
+
+
+def test_after_the_first_backup_only_what_is_new_is_stored__and_each_is_whole(
+    tmp_path: Path,
+) -> None:
+    broker, url = started(tmp_path / "data"), tmp_path / "backups"
+    client_of(broker).create_topic("a")
+    sent(broker, 2_000)
+    first = taken(broker, url)
+    assert (first["state"], first["parent"], first["topics"]) == ("done", "", 1)
+    sent(broker, 20)
+    broker.stop()  # with a snapshot
+    broker = started(tmp_path / "data")
+    second = taken(broker, url)
+    assert (second["state"], second["parent"]) == ("done", first["id"])
+    nothing = taken(broker, url)
+    assert nothing["new_bytes"] < 1_000  # a snapshot for the sake of room may have come between
+    full = taken(broker, url, full=True)
+    assert full["parent"] == ""
+    assert second["new_bytes"] * 5 < full["new_bytes"]
+    broker.stop()
+    Archive.open(str(url)).forget([first["id"], nothing["id"], full["id"]], 1 << 43)
+    assert restored(url, tmp_path / "new").messages == 2_020
+    assert newest(url).id == second["id"]
+
+
+def test_an_old_copy_of_the_directory_is_refused__until_a_full_backup_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    data, url = tmp_path / "data", tmp_path / "backups"
+    broker = started(data)
+    client_of(broker).create_topic("a")
+    sent(broker, 3)
+    taken(broker, url)
+    broker.stop()
+    shutil.copytree(data, tmp_path / "old")
+    broker = started(data)
+    sent(broker, 3)
+    taken(broker, url)
+    broker.stop()
+    broker = started(tmp_path / "old")
+    found = taken(broker, url)
+    assert found["state"] == "failed"
+    assert "an old copy was put in place" in found["error"]
+    assert taken(broker, url, full=True)["state"] == "done"
+    broker.stop()
+
+
+def test_a_backup_that_breaks_off_leaves_the_ones_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, url = started(tmp_path / "data"), tmp_path / "backups"
+    client_of(broker).create_topic("a")
+    sent(broker, 3)
+    first = taken(broker, url)
+    sent(broker, 3)
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(Archive, "put_manifest", lambda *_: 1 / 0)
+            found = taken(broker, url)
+        assert (found["state"], "ZeroDivisionError" in found["error"]) == ("failed", True)
+        assert newest(url).id == first["id"]
+    assert not any(part.core.is_held for part in broker.runtime("a").partitions)
+    assert taken(broker, url)["parent"] == first["id"]
+    broker.stop()
+
+
+def test_one_backup_at_a_time__none_of_a_broker_that_is_stopped_or_in_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = started(tmp_path / "data")
+    for body in ({}, {"url": ""}, {"url": 7}):
+        with pytest.raises(BadRequest, match="url"):
+            broker.call("backup", body)
+    assert broker.call("backup_progress") == {"state": "none"}
+    found = taken(broker, "ftp://nowhere")
+    assert (found["state"], "s3://bucket/prefix" in found["error"]) == ("failed", True)
+    broker.backups._is_running = True
+    with pytest.raises(Refused, match="is being taken already"):
+        broker.call("backup", {"url": str(tmp_path)})
+    broker.backups._is_running = False
+    with monkeypatch.context() as patch:
+        patch.setattr(broker, "alone", None)
+        with pytest.raises(Refused, match="cluster"):
+            broker.call("backup", {"url": str(tmp_path)})
+    broker.stop()
+    with pytest.raises(Unavailable):
+        broker.call("backup", {"url": str(tmp_path)})
+
+
+def test_ids_of_backups_go_up_though_the_clock_goes_back() -> None:
+    from tests.unit.backup.test_manifest import MANIFEST
+
+    first = backups._new_id(1_790_000_000_007, None)
+    assert first.startswith("20260921T")
+    assert first[16:21] == "007Z-"
+    later = backups._new_id(1, MANIFEST)
+    assert later > MANIFEST.id

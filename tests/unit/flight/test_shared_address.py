@@ -1,0 +1,59 @@
+"""Covers: the address that processes have in turn: who is named opens it, also if it is late.
+
+Not covered: the parent, which names them (tests/crash/test_processes_kill.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.flight.shared_address import KEY, SharedAddress
+from tests.patience import PATIENCE_SECONDS
+
+
+class Server:
+    """Notes the port that it was to open."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.port = 0
+
+    def enter(self, port: int) -> None:
+        self.port = port
+        self.entered.set()
+
+
+def test_who_is_named_opens_the_port__and_nobody_else() -> None:
+    facts = ProcessFacts()
+    servers = [Server(), Server()]
+    entries = [
+        SharedAddress(cast(Any, server), facts.open(), name, 7464)
+        for name, server in zip("ab", servers, strict=True)
+    ]
+    facts.put(KEY, b"", None, None)
+    for entry in entries:
+        entry.start()
+    facts.put(KEY, b"b", None, None)
+    assert servers[1].entered.wait(PATIENCE_SECONDS)
+    assert servers[1].port == 7464
+    assert not servers[0].entered.is_set()
+    facts.put(KEY, b"a", None, None)
+    assert servers[0].entered.wait(PATIENCE_SECONDS)
+    for entry in entries:
+        entry.stop()
+    facts.close()
+
+
+def test_a_coordinator_that_is_away_is_asked_again() -> None:
+    facts, server = ProcessFacts(), Server()
+    facts.put(KEY, b"a", None, None)
+    coordinator = facts.open()
+    coordinator.cut()
+    entry = SharedAddress(cast(Any, server), coordinator, "a", 1)
+    entry.start()
+    coordinator.mend()
+    assert server.entered.wait(PATIENCE_SECONDS)
+    entry.stop()
+    facts.close()
