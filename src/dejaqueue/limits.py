@@ -70,6 +70,8 @@ WEIGHT_MAX: Final = 1 << 20
 WEIGHTS_MAX: Final = 10_000
 # Labels of a topic, names and texts: they are kept in its settings, like weights.
 LABELS_BYTES_MAX: Final = 64 << 10
+# Named subscriptions of a topic: each has a row of its own for each message.
+SUBSCRIPTIONS_MAX: Final = 64
 # Thirty days: a message that waits longer between attempts is better sent anew.
 BACKOFF_MS_MAX: Final = 30 * 24 * 3_600_000
 

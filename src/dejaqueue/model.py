@@ -18,6 +18,12 @@ from typing import Any, NewType, TypeVar
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.subscriptions import (
+    Order,
+    check_subscription_name,
+    check_subscriptions,
+    own_settings,
+)
 
 Sequence = NewType("Sequence", int)
 """Number of a message within its partition, from 0, never reused."""
@@ -208,6 +214,31 @@ def parse_shard(name: str) -> tuple[str, int, int] | None:
     return match[1], int(match[2]), int(match[3])
 
 
+def subscription_name(topic: str, subscription: str) -> str:
+    """What a subscription of a topic is called where a topic is consumed or looked at; "" = the
+    unnamed one. No topic can be called so.
+
+    >>> subscription_name("orders", "billing")
+    'orders@billing'
+    """
+    return f"{topic}@{subscription}" if subscription else topic
+
+
+def parse_subscription(name: str) -> tuple[str, str]:
+    """The topic, or shard of one, of a name that may be a subscription's, and the subscription.
+
+    >>> parse_subscription("orders@billing"), parse_subscription("orders")
+    (('orders', 'billing'), ('orders', ''))
+    >>> parse_subscription("orders@billing=1-3")
+    ('orders=1-3', 'billing')
+    """
+    if "@" not in name:
+        return name, ""
+    shard = parse_shard(name)
+    topic, _, subscription = (name if shard is None else shard[0]).partition("@")
+    return (topic if shard is None else shard_name(topic, *shard[1:])), subscription
+
+
 def topic_of(name: str) -> str:
     """The topic of a name that may be a shard's."""
     shard = parse_shard(name)
@@ -215,7 +246,12 @@ def topic_of(name: str) -> str:
 
 
 def check_served_name(name: object, field: str = "topic.name") -> str:
-    """Return the name of a topic or of a shard of one, or raise BadRequest."""
+    """Return the name of a topic, of a subscription, or of a shard of one, or raise BadRequest."""
+    if isinstance(name, str) and "@" in name:
+        served, subscription = parse_subscription(name)
+        check_served_name(served, field)
+        check_subscription_name(subscription, field)
+        return name
     shard = parse_shard(name) if isinstance(name, str) else None
     if shard is not None and shard[1] < shard[2] <= limits.SPREAD_MAX:
         check_topic_name(shard[0], field)
@@ -257,6 +293,15 @@ LEASE_MS_USUAL_MIN = 1_000
 """Shorter leases are allowed, and warned of."""
 DEAD_ENDING = ".dead"
 """How a dead-letter topic is called that was given no name."""
+
+
+_KINDS = {
+    Order.DUE: TopicKind.TIMELINE,
+    Order.PRIORITY: TopicKind.PRIORITY,
+    Order.GROUPS: TopicKind.FAIR,
+    Order.ARRIVAL: TopicKind.TIMELINE,
+}
+_USUAL_ORDERS = {TopicKind.PRIORITY: Order.PRIORITY, TopicKind.FAIR: Order.GROUPS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +363,10 @@ class Topic:
     """True: partitions are added when one instant gets hotter than one serves."""
     history: bool = False
     """True: what happens to each message is recorded in files (docs/guides/history.md)."""
+    unnamed: bool = True
+    """False: the topic is no queue; messages are for its named subscriptions alone (rule 19)."""
+    subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Named subscriptions, each with its settings (docs/guides/subscriptions.md)."""
     labels: dict[str, str] = field(default_factory=dict)
     """Texts that programs keep with the topic, by name; the broker only keeps them."""
 
@@ -330,7 +379,7 @@ class Topic:
             if not is_number or isinstance(value, bool) or not low <= value <= high:
                 what = "number" if name in _FRACTIONS else "whole number"
                 raise BadRequest(f"topic.{name}", f"a {what} from {low} to {high}", value)
-        for name in ("paused", "auto_partitions", "history"):
+        for name in ("paused", "auto_partitions", "history", "unnamed"):
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(f"topic.{name}", "true or false", getattr(self, name))
         self._check_groups()
@@ -342,8 +391,11 @@ class Topic:
             check_topic_name(self.dead_letter, "topic.dead_letter")
         elif self.max_attempts:
             check_topic_name(self.dead_letter_name, "topic.dead_letter")
+        if self.kind == TopicKind.CRON and not self.unnamed:
+            raise BadRequest("topic.unnamed", "true for a cron topic", self.unnamed)
         return replace(
             self,
+            subscriptions=self._checked_subscriptions(),
             partitions=partitions,
             kind=_choice(TopicKind, "kind", self.kind),
             group_order=_choice(GroupOrder, "group_order", self.group_order),
@@ -375,6 +427,29 @@ class Topic:
             if not is_number or not 1 <= weight <= limits.WEIGHT_MAX:
                 limit = f"whole numbers from 1 to {limits.WEIGHT_MAX}"
                 raise BadRequest("topic.weights", limit, f"{group}: {weight}")
+
+    def _checked_subscriptions(self) -> dict[str, dict[str, Any]]:
+        """Subscriptions by name, each with its order and start."""
+        usual = _USUAL_ORDERS.get(_choice(TopicKind, "kind", self.kind), Order.DUE)
+        checked = check_subscriptions(self.subscriptions, usual)
+        for name in checked:
+            seen = replace(self, subscriptions={}, **own_settings(checked[name])).check()
+            if seen.assignment is Assignment.EXCLUSIVE and seen.spread > 1:
+                limit = "shared in a topic with a spread"
+                raise BadRequest("subscription.assignment", limit, name)
+        return checked
+
+    def subscribed(self, name: str) -> Topic:
+        """The topic as one of its subscriptions sees it. The name must be in `subscriptions`."""
+        values = self.subscriptions[name]
+        own = own_settings(values)
+        if "assignment" in own:
+            own["assignment"] = Assignment(own["assignment"])
+        if not own.get("dead_letter"):
+            ending = f".{name}{DEAD_ENDING}"
+            own["dead_letter"] = self.name[: limits.TOPIC_NAME_BYTES_MAX - len(ending)] + ending
+        called, kind = subscription_name(self.name, name), _KINDS[Order(values["order"])]
+        return replace(self, name=called, kind=kind, unnamed=True, subscriptions={}, **own)
 
     def _check_labels(self) -> None:
         limit = f"texts by name, {limits.LABELS_BYTES_MAX} bytes in all at most"
@@ -435,6 +510,10 @@ class Topic:
         # Brokers of earlier versions do not know these.
         if not self.labels:
             del values["labels"]
+        if not self.subscriptions:
+            del values["subscriptions"]
+        if self.unnamed:
+            del values["unnamed"]
         if self.group_order is GroupOrder.ARRIVAL:
             del values["group_order"]
         return values
@@ -469,7 +548,7 @@ def no_setting(name: str, known: Iterable[str], value: object) -> BadRequest:
     return BadRequest(f"topic.{name}", f"one of {', '.join(names)}{meant}", value)
 
 
-_FIXED = ("name", "kind", "ageing_ms", "group_order", "spread")
+_FIXED = ("name", "kind", "ageing_ms", "group_order", "spread", "unnamed")
 CHANGEABLE = tuple(setting.name for setting in fields(Topic) if setting.name not in _FIXED)
 """What `alter_topic` may change while messages flow."""
 

@@ -129,7 +129,9 @@ def test_a_topic_without_a_name_is_refused() -> None:
 
 def test_name_and_kind_stay_as_they_are() -> None:
     assert {"name", "kind"}.isdisjoint(CHANGEABLE)
-    assert set(CHANGEABLE) <= set(Topic("x", labels={"owner": "shop"}).to_dict())
+    assert set(CHANGEABLE) <= set(
+        Topic("x", labels={"owner": "shop"}, subscriptions={"s": {}}).to_dict()
+    )
 
 
 def test_labels_are_texts_of_a_bounded_size() -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.errors import Forbidden
-from dejaqueue.model import topic_of
+from dejaqueue.model import parse_subscription, topic_of
 
 
 class Role(StrEnum):
@@ -56,8 +56,12 @@ class Grant:
         return self.role in (role, Role.ADMIN) and self.covers(topic)
 
     def covers(self, topic: str) -> bool:
-        """True if the topic's name matches the pattern; a shard is its topic."""
-        return self.pattern == "*" or _matcher(self.pattern).match(topic_of(topic)) is not None
+        """True if the topic's name matches the pattern; a shard is its topic, and so is one of its
+        subscriptions."""
+        if self.pattern == "*":
+            return True
+        name = topic_of(parse_subscription(topic)[0])
+        return _matcher(self.pattern).match(name) is not None
 
     def __str__(self) -> str:
         own = "own:" if self.own else ""

@@ -46,6 +46,8 @@ class Route:
 _BROKER_LOOKS = Rule(LOOKS, field=BROKER)
 _NAMED = Rule(also=named_or_selected, own=True)
 _TOPIC = "/v1/topics/{topic}"
+_SUBSCRIPTIONS = f"{_TOPIC}/subscriptions"
+_SUBSCRIPTION = f"{_SUBSCRIPTIONS}/{{subscription}}"
 _DOQ = "/API/v1/queues/{queue_name}"
 _DOQ_MESSAGE = f"{_DOQ}/messages/{{id}}"
 
@@ -108,6 +110,15 @@ _ROWS = (
         "POST", f"{_TOPIC}/purge", "purge_topic", Rule((MANAGE,), audited=True),
         "Cancel every message of a topic that is not leased.",
     ),
+    # --- subscriptions
+    _call("GET", _SUBSCRIPTIONS, "list_subscriptions", called="describe_topic",
+          sentence="Show the subscriptions of a topic."),
+    _call("GET", _SUBSCRIPTION, "show_subscription", called="describe_topic",
+          sentence="Show the settings that a subscription has of its own."),
+    _call("PUT", _SUBSCRIPTION, "put_subscription", called="alter_topic",
+          sentence="Make a subscription, or change settings of one; they hold at once."),
+    _call("DELETE", _SUBSCRIPTION, "delete_subscription", called="alter_topic",
+          sentence="End a subscription, with what only it still had."),
     # --- looking
     _call("GET", f"{_TOPIC}/assignments", "assignments"),
     Route("GET", f"{_TOPIC}/consumers", "consumers", Rule(LOOKS), "Show who consumes a topic now."),

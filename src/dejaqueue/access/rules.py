@@ -111,6 +111,10 @@ def letters_go_to(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:
     """To send the dead letters of a topic elsewhere is to write there."""
     if body.get("dead_letter"):
         yield (MANAGE,), _text(body, "dead_letter")
+    subscriptions = body.get("subscriptions")
+    for values in subscriptions.values() if isinstance(subscriptions, dict) else ():
+        if isinstance(values, dict) and values.get("dead_letter"):
+            yield (MANAGE,), _text(values, "dead_letter")
 
 
 def redriven_to(body: Body) -> Iterator[tuple[tuple[Role, ...], str]]:

@@ -31,7 +31,7 @@ from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, forecast, handing_over
-from dejaqueue.broker.topic.catalogue import Catalogue, Changes
+from dejaqueue.broker.topic.catalogue import Catalogue, Changes, with_births
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
@@ -39,6 +39,7 @@ from dejaqueue.broker.topic.name_locks import NameLocks
 from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.broker.topic.writer import Writer
@@ -54,7 +55,7 @@ from dejaqueue.errors import (
 )
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import encrypt, store_of
-from dejaqueue.model import Topic, topic_of
+from dejaqueue.model import Topic, parse_subscription, subscription_name, topic_of
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -287,17 +288,23 @@ class Broker:
             served = self._begin(name)  # nobody used it here yet
         return served
 
+    def view(self, name: str) -> ServedView:
+        """The served topic, or shard of one, or a subscription of it. Raises as `runtime`."""
+        topic, subscription = parse_subscription(name)
+        return self.runtime(topic).view(subscription)
+
     def served_names(self, topic: Topic) -> tuple[str, ...]:
         """What is served apart: its shards in a cluster, the topic as a whole by a lone broker."""
         return (topic.name,) if self.node is None else topic.shards
 
     def shard_of(self, name: str, partition: object) -> str:
         """What is to be asked about a partition of a topic: the shard that has it."""
-        topic = self._catalogue.find(name)
+        named, subscription = parse_subscription(name)
+        topic = self._catalogue.find(named)
         if topic is None or type(partition) is not int:
             return name
         names = self.served_names(topic)
-        return names[partition % len(names)]
+        return subscription_name(names[partition % len(names)], subscription)
 
     def _served_of(self, name: str) -> ServedTopic:
         """What of a topic is served here: all of it, or a shard. Raises as `runtime`."""
@@ -325,7 +332,7 @@ class Broker:
         with self._lock:
             self.check_running()
             # Whoever deletes it has looked here before, or will.
-            if self.node is None and self._is_gone(runtime):
+            if self.node is None and deleting.is_gone(runtime, self._catalogue, self.served_names):
                 raise TopicUnknown(name)
             runtime = self._topics.setdefault(name, runtime)
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
@@ -353,7 +360,7 @@ class Broker:
         close_one = handing_over.let_go if drain else handing_over.drop
         runtime.close(close_one, seconds_max)
         runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
-        runtime.dispatcher.end_all(Unavailable(f"topic {name} is served by another broker now", 50))
+        runtime.end_consumers(Unavailable(f"topic {name} is served by another broker now", 50))
 
     def catalogue_changed(self) -> None:
         """The catalogue was changed by another broker: serve by it."""
@@ -361,7 +368,7 @@ class Broker:
 
     def _follow_catalogue(self, served: list[ServedTopic]) -> None:
         """Serve these topics by what the catalogue says of them now, and close what is gone."""
-        gone = [runtime for runtime in served if self._is_gone(runtime)]
+        gone = [one for one in served if deleting.is_gone(one, self._catalogue, self.served_names)]
         for runtime in [one for one in served if one not in gone]:
             runtime.alter(partial(self._catalogue.find, topic_of(runtime.served_as)))
         self._endings.begin(gone)
@@ -370,17 +377,6 @@ class Broker:
             for runtime in ended:
                 del self._topics[runtime.served_as]
         self._endings.close(ended)
-
-    def _is_gone(self, runtime: ServedTopic) -> bool:
-        """True if the topic was deleted, even if another one was made of its name since."""
-        topic = self._catalogue.find(topic_of(runtime.served_as))
-        if topic is None or runtime.served_as not in self.served_names(topic):
-            return True
-        try:
-            is_other = runtime.number != self._catalogue.number(topic.name)
-            return is_other or runtime.journals != self._catalogue.journals(topic.name)
-        except TopicUnknown:  # it was deleted a moment ago
-            return True
 
     def has_let_go(self, name: str) -> bool:
         """True if nothing here writes to the journals of a topic, or shard, that is gone."""
@@ -414,7 +410,7 @@ class Broker:
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
         self.check_running()
-        topic = topic.check()
+        topic = with_births(topic.check())
         if self.node is not None and topic.name in self._catalogue.changing():
             self.node.settled(topic.name)
         with self._names.held(topic.name):
@@ -436,8 +432,10 @@ class Broker:
             self.check_running()
             self.history.check(not callable(changes) and changes.get("history"))
             topic = self._catalogue.alter(name, changes)
-            served = [self._topics.get(one) for one in self.served_names(topic)]
-            self._follow_catalogue([one for one in served if one is not None])
+            served = [one for one in map(self._topics.get, self.served_names(topic)) if one]
+            self._follow_catalogue(served)
+        for one in served if callable(changes) or "subscriptions" in changes else ():
+            one.wait_subscribed()
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -471,9 +469,9 @@ class Broker:
         return self._catalogue.all()
 
     def topic(self, name: str, *, newest: bool = False) -> Topic:
-        """The topic of this name, or TopicUnknown; `newest`: as of now, whoever changed it."""
+        """As `Catalogue.seen`; `newest`: as of now, whoever changed it."""
         self.check_running()
-        return self._catalogue.newest(name) if newest else self._catalogue.get(name)
+        return self._catalogue.seen(name, newest=newest)
 
     def check_running(self) -> None:
         """Raise Unavailable unless the broker takes calls."""
@@ -487,7 +485,7 @@ class Broker:
     ) -> Writer:
         """A stream of batches of one sender, for whose `account` quotas count; None = they do not.
         Raises TopicUnknown, BadRequest, Refused."""
-        runtime, stage = self.runtime(stream.topic), None
+        runtime, stage = self.runtime(parse_subscription(stream.topic)[0]), None
         if stream.transaction:
             stage = self.transactions.stage(stream.transaction, stream.op, sender)
             stage = StageOf(stage.transaction, stage.until_ms, account)
@@ -498,6 +496,7 @@ class Broker:
             lambda: self.settings.dispatch.inbox_bytes_max,
             stage,
             sender,
+            self.view(stream.topic),
         )
 
     def is_served_by(self, writer: Writer) -> bool:
@@ -506,8 +505,9 @@ class Broker:
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
-        runtime = self.runtime(options.topic)
-        return ConsumerSession(runtime, options, sink, self.clock, self.settings.clock)
+        return ConsumerSession(
+            self.view(options.topic), options, sink, self.clock, self.settings.clock
+        )
 
     # --- calls --------------------------------------------------------------------------------
 
@@ -575,7 +575,7 @@ class Broker:
 
     def consumers(self, name: str) -> list[dict[str, object]]:
         """Who consumes a topic now. Raises TopicUnknown, Unavailable, Elsewhere."""
-        return self.runtime(name).dispatcher.describe()
+        return self.view(name).dispatcher.describe()
 
     def journal_servers(self) -> list[dict[str, Any]]:
         """The servers that keep the journals, as they were last seen; see JournalStore.servers."""
@@ -589,9 +589,9 @@ class Broker:
 
     def home(self, topic: str) -> str:
         """Where a topic is served: the URL of that broker, "" = here, or nobody knows."""
-        if self.node is None or self.serves(topic):
+        if self.node is None or self.serves(parse_subscription(topic)[0]):
             return ""
-        other = self.node.elsewhere(topic)
+        other = self.node.elsewhere(parse_subscription(topic)[0])
         return other.url if isinstance(other, Elsewhere) else ""
 
     @property

@@ -72,6 +72,7 @@ class Roster:
                     recorder,
                     DeadLetters(self.carrier),
                 ),
+                lambda: (DeadLetters(self.carrier),),
             )
 
         return duties_of

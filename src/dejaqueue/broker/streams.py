@@ -10,6 +10,7 @@ from dejaqueue.broker.consumers.dispatch import Push, Sink
 from dejaqueue.broker.consumers.gathering import delivery_batches
 from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.writer import Writer
 
@@ -18,6 +19,7 @@ __all__ = [
     "Push",
     "ReplyTo",
     "ServedTopic",
+    "ServedView",
     "Sink",
     "Writer",
     "delivery_batches",

@@ -28,6 +28,7 @@ COMMANDS = {
     "demo": "dejaqueue.cli.demo.command:demo",
     "demo-spark": "dejaqueue.cli.demo.spark_command:demo_spark",
     "topic": "dejaqueue.cli.topics:topic",
+    "subscription": "dejaqueue.cli.subscriptions:subscription",
     "apply": "dejaqueue.cli.apply:apply",
     "cron": "dejaqueue.cli.cron:cron",
     "send": "dejaqueue.cli.send:send",

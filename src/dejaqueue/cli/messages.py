@@ -29,6 +29,7 @@ CONSUME_ROWS = 1_000
     "`dejaq consume reminders --tag mail --not-tag test`",
 )
 @topic_argument
+@click.option("--subscription", default="", help="As which of its subscriptions.")
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after this many.")
 @click.option("--timeout", "timeout_ms", type=Span(), help="End when nothing came for this long.")
 @tag_options
@@ -38,6 +39,7 @@ CONSUME_ROWS = 1_000
 def consume(
     *,
     topic: str,
+    subscription: str,
     count_max: int | None,
     timeout_ms: int | None,
     tags_any: tuple[str, ...],
@@ -55,6 +57,7 @@ def consume(
         connect(url) as client,
         client.consume_batches(
             topic,
+            subscription=subscription,
             batch_rows=CONSUME_ROWS,
             prefetch=CONSUME_ROWS,
             idle_ms=timeout_ms,

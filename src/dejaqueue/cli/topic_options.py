@@ -1,8 +1,9 @@
 """An option for each setting of a topic, made of `model.Topic` itself: a new one has its option.
 
 Room: cli.
-Holds: `options(True)` offers every setting, `options(False)` those that `alter_topic` may change;
-what is not given is not in the settings.
+Holds: `options(True)` offers every setting but subscriptions, which have commands of their own
+(subscriptions.py), `options(False)` those that `alter_topic` may change; what is not given is not
+in the settings.
 See: topics.py; the texts are those of the settings in model.py.
 """
 
@@ -82,7 +83,8 @@ def flag_of(name: str) -> str:
     return _OTHER_NAMES.get(name) or "--" + name.removesuffix("_ms").replace("_", "-")
 
 
-def _option(name: str, kind: Any) -> Callable[[Function], Function]:
+def option_of(name: str, kind: Any) -> Callable[[Function], Function]:
+    """The option of a setting of that type."""
     text = topic_texts()[name]
     flag = flag_of(name)
     if name == "weights":
@@ -104,12 +106,14 @@ def _option(name: str, kind: Any) -> Callable[[Function], Function]:
 def options(*, creating: bool) -> Callable[[Function], Function]:
     """Options for the settings that can be given when a topic is made, or changed later."""
     kinds = get_type_hints(Topic)
-    names = [setting.name for setting in fields(Topic) if setting.name != "name"]
+    names = [
+        setting.name for setting in fields(Topic) if setting.name not in ("name", "subscriptions")
+    ]
     chosen = [name for name in names if creating or name in CHANGEABLE]
 
     def decorated(function: Function) -> Function:
         for name in reversed(chosen):
-            function = _option(name, kinds[name])(function)
+            function = option_of(name, kinds[name])(function)
         return function
 
     return decorated

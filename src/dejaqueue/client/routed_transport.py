@@ -24,7 +24,7 @@ from dejaqueue.client.shards.writing import ShardedWriteChannel
 from dejaqueue.client.transport import ConsumeChannel, Delivery, RowChannel, WriteChannel
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
-from dejaqueue.model import Topic, shard_name, topic_of
+from dejaqueue.model import Topic, parse_subscription, shard_name, topic_of
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Pong, Reply
 
@@ -170,9 +170,10 @@ class RoutedTransport:
 
     def _open_sharded(self, stream: WriteStream) -> WriteChannel:
         """A stream to all shards of a topic."""
-        answer = self.action("describe_topic", {"name": stream.topic}).result()
+        named, _ = parse_subscription(stream.topic)
+        answer = self.action("describe_topic", {"name": named}).result()
         # How far ahead a message may be due is for the brokers' clocks to say.
-        topic = replace(Topic.from_answer(answer), max_delay_ms=0)
+        topic = replace(Topic.from_answer(answer), name=stream.topic, max_delay_ms=0)
         if topic.spread == 1:
             return self._open_one(stream)
         return ShardedWriteChannel(stream, topic, self._open_one, SystemClock().now_ms)

@@ -8,7 +8,7 @@ See: docs/reference/semantics.md, Topic.
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from dejaqueue.model import Assignment, GroupOrder, OnDuplicate, TopicKind
 
@@ -37,6 +37,7 @@ class LiveSettings(TypedDict, total=False):
     paused: bool
     auto_partitions: bool
     history: bool
+    subscriptions: dict[str, dict[str, Any]]
     labels: dict[str, str]
 
 
@@ -47,3 +48,23 @@ class TopicSettings(LiveSettings, total=False):
     ageing_ms: int
     group_order: GroupOrder | Literal["arrival", "priority"]
     spread: int
+    unnamed: bool
+
+
+class SubscriptionSettings(TypedDict, total=False):
+    """Settings that `create_subscription` takes; the first two stay as they are."""
+
+    order: Literal["due", "priority", "groups", "arrival"]
+    start: Literal["new", "live"]
+    lease_ms: int
+    lease_ahead_ms: int
+    weights: dict[str, int]
+    group_in_flight_max: int
+    max_attempts: int
+    dead_letter: str
+    backoff_ms: int
+    backoff_factor: float
+    backoff_max_ms: int
+    backoff_jitter: float
+    assignment: Assignment | Literal["shared", "exclusive"]
+    paused: bool

@@ -25,7 +25,7 @@ from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of
 from dejaqueue.client.sending.sent import result_of
 from dejaqueue.errors import BadRequest, DejaQError, Refused
-from dejaqueue.model import RowStatus, check_topic_name, topic_of
+from dejaqueue.model import RowStatus, check_topic_name, parse_subscription, topic_of
 from dejaqueue.schema import messages as schemas
 from dejaqueue.wire.frames import Reply
 
@@ -129,12 +129,13 @@ class TransactionCore:
 
     def _note(self, topic: str, ids: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         """These messages' partitions take part."""
+        topic, _ = parse_subscription(topic)  # its partitions are those of all its views
         numbers = np.unique(ids[ids >= 0] >> limits.SEQUENCE_BITS).tolist()
         self._participants.update(f"{topic}/{number}" for number in numbers)
 
     def _begin(self, topic: str) -> None:
         if not self.name:
-            body = {"topic": topic, "timeout_ms": self._timeout_ms}
+            body = {"topic": parse_subscription(topic)[0], "timeout_ms": self._timeout_ms}
             self.name = str(self._core.call("begin_transaction", body)["transaction"])
 
     def _link(self, topic: str, op: str, columns: tuple[str, ...]) -> WriteLink:

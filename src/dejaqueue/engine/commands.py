@@ -313,6 +313,51 @@ class SetTime:
     by_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class OpenView:
+    """A named view begins (views.py).
+
+    Attributes:
+        number: that its commands name it by; never given twice in a partition.
+        name: of the subscription.
+        born: what tells it from those that had its name before.
+        rules: as in Configure; its `ids_from` is not read.
+        from_start: it begins with all that is live in any view; else with what comes from now on.
+        by_arrival: its messages are due when they come in.
+        held_due_ms: when what is leased in another view at this moment is due in this one.
+    """
+
+    now_ms: int
+    number: int
+    name: str
+    born: int
+    rules: str
+    from_start: bool
+    by_arrival: bool
+    held_due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """A named view is gone, and with it all that it knew."""
+
+    now_ms: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class InView:
+    """A command for one view alone: a lease, what settles one, its rules, its dead.
+
+    Attributes:
+        number: of the view; 0 = the unnamed one.
+    """
+
+    now_ms: int
+    number: int
+    command: Lease | Ack | Nack | Extend | Configure | Bury | Cancel
+
+
 Command: TypeAlias = (
     Enqueue
     | Lease
@@ -331,4 +376,7 @@ Command: TypeAlias = (
     | PutEntries
     | DropEntries
     | SetTime
+    | OpenView
+    | DropView
+    | InView
 )

@@ -37,6 +37,7 @@ class Rules:
             is multiplied by, the longest, and how much of one is left away at most.
         ids_from: sequence of the first message; those of topics that had this name before, and were
             deleted, are lower.
+        unnamed: False: messages are for named views alone.
     """
 
     kind: TopicKind = TopicKind.TIMELINE
@@ -50,6 +51,7 @@ class Rules:
     jitter_parts: int = 205
     ids_from: int = 0
     group_order: GroupOrder = GroupOrder.ARRIVAL
+    unnamed: bool = True
 
     @staticmethod
     def of(topic: Topic, ids_from: int = 0) -> Rules:
@@ -66,6 +68,7 @@ class Rules:
             round(topic.backoff_jitter * _PARTS),
             ids_from,
             topic.group_order,
+            topic.unnamed,
         )
 
     def to_text(self) -> str:
@@ -73,6 +76,8 @@ class Rules:
         values = asdict(self)
         if not self.ids_from:
             del values["ids_from"]
+        if self.unnamed:
+            del values["unnamed"]
         if self.group_order is GroupOrder.ARRIVAL:  # the text that earlier versions know
             del values["group_order"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))

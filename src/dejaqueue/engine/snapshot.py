@@ -99,8 +99,11 @@ def plan_snapshot(engine: Engine) -> tuple[str, list[PlannedFile]]:
     return plan.meta, plan.files()
 
 
-def begin_snapshot(engine: Engine) -> SnapshotPlan:
+def begin_snapshot(engine: Engine, tag: str = "") -> SnapshotPlan:
     """What to store so that `restore` gives an engine of this state.
+
+    Args:
+        tag: in the names of its files, where several engines have theirs in one snapshot.
 
     The contents may be stored by another thread while the engine goes on. One plan at a time: if
     one is not finished, or not stored, call `abandon_snapshot` before the next.
@@ -110,7 +113,7 @@ def begin_snapshot(engine: Engine) -> SnapshotPlan:
     """
     state = engine.state
     state.snapshot_number += 1
-    plan = _Plan(f"{state.epoch}.{state.snapshot_number}")
+    plan = _Plan(f"{state.epoch}.{state.snapshot_number}{tag}")
     state.order.sort_young(None)  # first of all: it may seal a run
     meta = {
         "format": FORMAT,
@@ -304,7 +307,10 @@ def locators_of(meta: str, read: Read) -> Int64s:
     """
     found = [np.zeros(0, dtype=np.int64)]
     try:
-        for _, name in json.loads(meta)["slabs"]:
+        values = json.loads(meta)
+        # Those of named views lie in it (view_snapshots.py): a row may be live in several.
+        metas = [values, *(view[-1] for view in values.get("views", ()))]
+        for _, name in [slab for one in metas for slab in one["slabs"]]:
             content = memoryview(read(str(name))).cast("B")
             columns = columns_of(content[-1])
             row_bytes = sum(np.dtype(dtype).itemsize for _, dtype in columns)
@@ -317,7 +323,7 @@ def locators_of(meta: str, read: Read) -> Int64s:
             found.append(of_name["locators"][of_name["states"] != 0])
     except (LookupError, TypeError, ValueError) as error:
         raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
-    return np.sort(np.concatenate(found), kind="stable")
+    return np.unique(np.concatenate(found))
 
 
 def next_sequence_of(meta: str) -> int:

@@ -57,6 +57,8 @@ class PartitionState:
         filter_takes: which tag sets each filter takes, and the dictionary's version; a cache.
         changes: what the command that is applied has done so far, in order; None = nobody wants
             to know.
+        finished: sequences of what the command has finished so far, aligned with the locators that
+            its effects free; None = nobody wants to know.
     """
 
     layout: Layout = STANDARD
@@ -87,6 +89,7 @@ class PartitionState:
     snapshot_number: int = 0
     filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)
     changes: list[Change] | None = None
+    finished: list[Int64s] | None = None
 
     def __post_init__(self) -> None:
         self.table = MessageTable(self.layout)
@@ -303,6 +306,8 @@ class PartitionState:
         if self.sized_count:
             self.count_sizes(places, -1)
         freed = table.locators[places]
+        if self.finished is not None:
+            self.finished.append(places + table.base)
         table.finish(places)
         return freed
 

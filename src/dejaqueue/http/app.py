@@ -34,6 +34,7 @@ from dejaqueue.http.routes import (
     metrics,
     page,
     sending,
+    subscriptions,
     topics,
     transactions,
 )
@@ -86,6 +87,7 @@ def build_app(service: Service) -> App:
         letters,
         cron,
         topics,
+        subscriptions,
         transactions,
         keys,
         cluster,

@@ -50,7 +50,7 @@ class Flow:
         gather = self._gathers.get((stream, sender, to_batch))
         if gather is not None:
             return gather
-        self.broker.runtime(stream.topic)
+        self.broker.view(stream.topic)
         if len(self._gathers) >= GATHERS_MAX:
             self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
         made = Gather(self.broker, stream, sender, to_batch or self._to_batch(stream.op))

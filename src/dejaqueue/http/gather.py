@@ -20,7 +20,7 @@ import pyarrow as pa
 from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import ServedTopic, Writer
+from dejaqueue.broker.streams import ServedView, Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -74,7 +74,7 @@ class Gather:
         self._is_planned = False
         self._number = 0
         self._writer: Writer | None = None
-        self._runtime: ServedTopic | None = None
+        self._runtime: ServedView | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -132,7 +132,7 @@ class Gather:
 
     def _writer_now(self) -> Writer:
         """A writer of the topic as it is now: one of that name may have been deleted and made."""
-        runtime = self._broker.runtime(self._stream.topic)
+        runtime = self._broker.view(self._stream.topic)
         if self._writer is None or runtime is not self._runtime:
             self._writer = self._broker.open_write(self._stream, self._sender)
             self._runtime = runtime

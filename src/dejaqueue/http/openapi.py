@@ -1,7 +1,8 @@
 """The OpenAPI document: what routes say of themselves, put together.
 
 Room: http. Descriptions only; no request passes through here.
-Holds: every model of shapes.py is in the document; every route says which problems it answers.
+Holds: every model of shapes.py and subscription_shapes.py is in the document; every route says
+which problems it answers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from dejaqueue.access.routes import ROUTES
-from dejaqueue.http import shapes
+from dejaqueue.http import shapes, subscription_shapes
 from dejaqueue.http.problems import MEDIA_TYPE
 
 Description = dict[str, Any]
@@ -25,8 +26,8 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 TopicName = Annotated[
     str,
     Path(
-        description="The topic's name.",
-        pattern=r"^[A-Za-z0-9._-]{1,255}$",
+        description="The topic's name; or topic@subscription, to consume it and to look at it.",
+        pattern=r"^[A-Za-z0-9._-]{1,255}(@[A-Za-z0-9._-]{1,64})?$",
         examples=["reminders"],
     ),
 ]
@@ -169,7 +170,7 @@ def install(app: FastAPI, description: str) -> None:
 def _models() -> list[type[Any]]:
     return [
         model
-        for model in vars(shapes).values()
+        for model in (vars(shapes) | vars(subscription_shapes)).values()
         if isinstance(model, type)
         and issubclass(model, BaseModel)
         and model not in (BaseModel, shapes.Shape)

@@ -236,6 +236,7 @@ class TopicSettings(Shape):
     paused: bool | None = None
     auto_partitions: bool | None = None
     history: bool | None = None
+    subscriptions: dict[str, dict[str, Any] | None] | None = None
     labels: dict[str, str] | None = None
 
 
@@ -247,6 +248,7 @@ class NewTopic(TopicSettings):
     ageing_ms: int | None = Field(None, ge=0)
     group_order: Literal["arrival", "priority"] | None = None
     spread: int | None = Field(None, ge=1, le=limits.SPREAD_MAX)
+    unnamed: bool | None = None
     exist_ok: bool = Field(False, description="Fine if it exists already with these settings.")
 
 

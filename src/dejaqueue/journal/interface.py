@@ -81,6 +81,10 @@ class EntryKind(IntEnum):
     DROP_ENTRY = 15
     DEPART = 16
     SET_TIME = 17
+    OPEN_VIEW = 18
+    DROP_VIEW = 19
+    IN_VIEW = 20
+    """An entry of one view of a partition alone; which one, and of what kind, is in its extra."""
     CATALOGUE = 32
     """A change of the catalogue, in a journal of its own (catalogue/changes.py)."""
 

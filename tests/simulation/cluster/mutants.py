@@ -118,7 +118,7 @@ def _after_recovery(patch: pytest.MonkeyPatch, change: Callable[[Engine], None])
 
     def read_again(core: Any, door: Any) -> opening.Opened:
         opened = inner(core, door)
-        change(opened.engine)
+        change(opened.views.unnamed)
         return opened
 
     patch.setattr(opening, "read_again", read_again)

@@ -39,7 +39,7 @@ def the_index_of_keys_is_lost_on_hand_over(patch: pytest.MonkeyPatch) -> None:
 
     def read_again(core: Any, door: Any) -> opening.Opened:
         opened = inner(core, door)
-        state = opened.engine.state
+        state = opened.views.unnamed.state
         state.keys = KeyIndex(state.layout)
         return opened
 

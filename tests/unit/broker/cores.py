@@ -67,14 +67,13 @@ class Served:
         ports = CommitPorts(
             self.clock,
             committer or Committer("test"),
-            self.dispatcher,
             topic.name,
             listener=door.listener,
             is_owner=is_owner,
         )
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
-        self.core.serve(opened.engine, opened.journal, commits, opened.read_from)
-        if Rules.of(topic) != opened.engine.rules:
+        self.core.serve(opened.views, opened.journal, commits, opened.read_from)
+        if Rules.of(topic) != opened.views.unnamed.rules:
             self.core.apply(Configure(self.core.now_ms(), Rules.of(topic).to_text()))
         self.inbox = Inbox(self.core)
         self.admission = Admission(Allotment(Backlog))

@@ -81,7 +81,8 @@ def test_every_row_that_is_pushed_is_counted(rows: int, in_due_order: bool) -> N
     dues_ms = [500 + n % 7 for n in range(rows)]
     dues_ms = sorted(dues_ms) if in_due_order else dues_ms
     push = leased(dues_ms, [0] * rows)
-    counting.pushed([push, push], now_us=1_000_000)
+    counting.pushed(push, now_us=1_000_000)
+    counting.pushed(push, now_us=1_000_000)
     lateness, waited = counting.topic.lateness.read(), counting.topic.waited.read()
     assert lateness.count == waited.count == 2 * rows
     assert lateness.sum == 2 * sum(1_000 * (1_000 - due) for due in dues_ms)
@@ -91,8 +92,8 @@ def test_every_row_that_is_pushed_is_counted(rows: int, in_due_order: bool) -> N
 @pytest.mark.parametrize("in_due_order", [True, False])
 def test_what_is_pushed_ahead_is_not_late(in_due_order: bool) -> None:
     counting = PartitionCounts(in_due_order=in_due_order)
-    counting.pushed([leased([11, 12], [1, 2])], now_us=10_500)
-    counting.pushed([leased([], [])], now_us=10_500)
+    counting.pushed(leased([11, 12], [1, 2]), now_us=10_500)
+    counting.pushed(leased([], []), now_us=10_500)
     found = counting.topic.lateness.read()
     assert (found.count, found.sum, found.counts[0]) == (2, 0, 2)
 

@@ -22,9 +22,14 @@ from dejaqueue.backup.pieces import PIECE_BYTES, read_entries
 from dejaqueue.broker.backup.copying import piece_name
 from dejaqueue.broker.shard import entries
 from dejaqueue.engine.arrays import Int64s
-from dejaqueue.engine.commands import Nack, OpenEpoch, Relocate
+from dejaqueue.engine.commands import InView, Nack, OpenEpoch, Relocate
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.snapshot import abandon_snapshot, plan_snapshot, restore
+from dejaqueue.engine.view_snapshots import (
+    abandon_views_snapshot,
+    plan_views_snapshot,
+    restore_views,
+)
+from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal, SnapshotFile, TextColumn
@@ -62,7 +67,7 @@ class ArchivedPartition:
         content = self._content(stretch.piece, what)
         yield from read_entries(content, f"{self.copy.place}, {stretch.piece.name}")
 
-    def engine(self, until_ms: int | None = None) -> Engine:
+    def views(self, until_ms: int | None = None) -> PartitionViews:
         """The state as it was at the cut.
 
         Args:
@@ -73,10 +78,10 @@ class ArchivedPartition:
             JournalDamaged: something is missing, or is not what was stored. EncryptionKeyMissing.
         """
         copy = self.copy
-        engine, position = Engine(copy.partition), 0
+        views, position = PartitionViews(Engine(copy.partition)), 0
         if copy.snapshot is not None:
             files = copy.snapshot.files
-            engine = restore(copy.snapshot.meta, lambda name: self._content(files[name], name))
+            views = restore_views(copy.snapshot.meta, lambda name: self._content(files[name], name))
             position = copy.snapshot.position
         for stretch in copy.stretches:
             if stretch.last <= position:
@@ -89,22 +94,22 @@ class ArchivedPartition:
                 if at != position + 1:
                     raise JournalDamaged(f"{copy.place}: entry {position + 1} is missing")
                 if until_ms is not None and entry.now_ms > until_ms:
-                    return engine
-                engine.apply(entries.to_command(entry, at))
+                    return views
+                views.apply(entries.to_command(entry, at))
                 position = at
         if position != copy.position:
             raise JournalDamaged(f"{copy.place}: ends at {position}, not at {copy.position}")
-        return engine
+        return views
 
-    def rows(self, engine: Engine) -> Iterator[tuple[Int64s, dict[str, TextColumn]]]:
+    def rows(self, views: PartitionViews) -> Iterator[tuple[Int64s, dict[str, TextColumn]]]:
         """What is stored of all live messages: sequences and their columns, each message once.
 
         Raises:
-            JournalDamaged: of a message nothing is there; others as `engine`.
+            JournalDamaged: of a message nothing is there; others as `views`.
         """
-        pieces = list(engine.live_sequences())
+        pieces = list(views.live_sequences())
         sequences = np.concatenate([np.zeros(0, dtype=np.int64), *pieces])
-        locators = engine.locators(sequences) if len(sequences) else sequences
+        locators = views.locators(sequences) if len(sequences) else sequences
         order = np.argsort(locators, kind="stable")
         sequences, locators = sequences[order], locators[order]
         given = 0
@@ -183,52 +188,60 @@ def _locators_of(entry: Entry, position: int, kind: str) -> Int64s:
     return np.arange(first, first + entry.rows, dtype=np.int64)
 
 
-def void_leases(engine: Engine) -> int:
+def void_leases(views: PartitionViews) -> int:
     """Have everything that is leased come back now; how much that was.
 
     Nothing dies of it: that a site was lost is no fault of a message.
     """
+    count = 0
+    for number in (0, *views.named):
+        engine = views.named[number].engine if number else views.unnamed
+        count += _void_in(views, number, engine)
+    return count
+
+
+def _void_in(views: PartitionViews, number: int, engine: Engine) -> int:
+    """As `void_leases`, of one view; 0 = the unnamed one."""
     leased = [
         sequences[engine.states(sequences) == MessageState.LEASED]
         for sequences in engine.live_sequences()
     ]
     sequences = np.concatenate([np.zeros(0, dtype=np.int64), *leased])
     if len(sequences):
-        now_ms, attempts = engine.now_ms, engine.attempts(sequences)
-        engine.apply(
-            Nack(
-                now_ms,
-                now_ms,
-                sequences=sequences,
-                attempts=attempts,
-                reason=REASON,
-                release=True,
-            )
+        now_ms, attempts = views.now_ms, engine.attempts(sequences)
+        nack = Nack(
+            now_ms,
+            now_ms,
+            sequences=sequences,
+            attempts=attempts,
+            reason=REASON,
+            release=True,
         )
+        views.apply(InView(now_ms, number, nack))
     return len(sequences)
 
 
-def write(journal: Journal, archived: ArchivedPartition, engine: Engine) -> int:
+def write(journal: Journal, archived: ArchivedPartition, views: PartitionViews) -> int:
     """Write a partition into a journal that has nothing in it; how many messages it has.
 
     Its rows come first, then a snapshot that covers them: nothing is replayed at the first start.
 
     Args:
-        engine: its state, at the cut; leases may be void already. Changed.
+        views: its state, at the cut; leases may be void already. Changed.
 
     Raises:
         JournalDamaged: see ArchivedPartition. ResourceExhausted, Unavailable.
     """
-    begin = OpenEpoch(engine.now_ms, engine.epoch + 1)
+    begin = OpenEpoch(views.now_ms, views.unnamed.epoch + 1)
     tail = journal.append([entries.to_entry(begin)], 0, begin.epoch)
-    engine.apply(begin)
+    views.apply(begin)
     count = 0
-    for sequences, texts in archived.rows(engine):
-        command = Relocate(engine.now_ms, tail + 1, sequences)
+    for sequences, texts in archived.rows(views):
+        command = Relocate(views.now_ms, tail + 1, sequences)
         tail = journal.append([entries.relocate_entry(command, texts)], tail, begin.epoch)
-        engine.apply(command)
+        views.apply(command)
         count += len(sequences)
-    abandon_snapshot(engine)  # the new journal has none of the files
-    meta, planned = plan_snapshot(engine)
+    abandon_views_snapshot(views)  # the new journal has none of the files
+    meta, planned = plan_views_snapshot(views)
     journal.put_snapshot(tail, meta, [SnapshotFile(name, content) for name, content in planned])
     return count

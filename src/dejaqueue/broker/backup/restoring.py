@@ -312,13 +312,13 @@ class Restore:
 
     def _restore_partition(self, copy: PartitionCopy, name: str, until_ms: int | None) -> None:
         archived = ArchivedPartition(self._archive, self._manifest.store, copy, self._cipher)
-        engine = archived.engine(until_ms)
+        views = archived.views(until_ms)
         restored = self._restored
-        restored.hashes[f"{name}/{copy.partition}"] = engine.state_hash()
-        restored.voided += void_leases(engine)
+        restored.hashes[f"{name}/{copy.partition}"] = views.state_hash()
+        restored.voided += void_leases(views)
         journal = self._store.open(name, copy.partition, only_made=True)
         try:
-            restored.messages += write(journal, archived, engine)
+            restored.messages += write(journal, archived, views)
         finally:
             journal.close()
         restored.partitions += 1

@@ -17,7 +17,6 @@ from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.consumers.gathering import read_stored
 from dejaqueue.broker.partition.keys import find_in
-from dejaqueue.broker.partition.leasing import apply_lease
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.entries import hash_column, text_column
 from dejaqueue.broker.topic.served_topic import ServedTopic
@@ -45,7 +44,7 @@ def lease_now(core: PartitionCore, *, lease_ms: int = 0, done: bool = False) -> 
         return None
     now_ms, position = core.now_ms(), core.next_position()
     end_ms = now_ms + (lease_ms or topic.lease_ms)
-    leased = apply_lease(core, Lease(now_ms, position, now_ms, 1, end_ms))
+    leased = core.apply_lease(Lease(now_ms, position, now_ms, 1, end_ms))
     if leased is None:
         return None
     if done:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.selection import DUE_END_MS, Selection
 from dejaqueue.errors import BadRequest, Unavailable
@@ -110,7 +110,7 @@ def topic_name(values: dict[str, Any]) -> str:
 # --- how many -----------------------------------------------------------------------------------
 
 
-def tally(topic: ServedTopic, selection: Selection, bucket_ms: int, bucket_count: int) -> Int64s:
+def tally(topic: ServedView, selection: Selection, bucket_ms: int, bucket_count: int) -> Int64s:
     """How many selected messages are due in each bucket, exactly if none changes meanwhile.
 
     Partitions are looked through in stretches: a worker is free again after each of them.
@@ -152,13 +152,13 @@ def _tally_index(
     return core.engine.tally_index(due_from_ms, due_to_ms, bucket_ms, bucket_count)
 
 
-def is_by_time(topic: ServedTopic) -> bool:
+def is_by_time(topic: ServedView) -> bool:
     """True if the topic's order is by due time, so that an index tells what is due when."""
     return topic.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
 
 
 def histogram(
-    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedView, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> dict[str, Any]:
     """How many messages are due in each stretch of time.
 
@@ -196,7 +196,7 @@ def histogram(
 
 
 def _rough(
-    topic: ServedTopic, selection: Selection, bucket_ms: int, bucket_count: int
+    topic: ServedView, selection: Selection, bucket_ms: int, bucket_count: int
 ) -> tuple[Int64s, int]:
     """The numbers of the order index, and by how much they may be too high together."""
 
@@ -224,7 +224,7 @@ class _Counted:
 
 
 def counts(
-    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedView, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> dict[str, Any]:
     """How many live messages there are by state, or by group, or by tag.
 
@@ -269,7 +269,7 @@ def counts(
     return _most_first(by, names, lives, limit, after)
 
 
-def _counts_of(topic: ServedTopic, now_ms: int, by: str, owner: str) -> dict[str, Any]:
+def _counts_of(topic: ServedView, now_ms: int, by: str, owner: str) -> dict[str, Any]:
     """As `counts`, of the messages of one sender."""
     if by != "state":
         raise BadRequest("by", "state, for a caller who is limited to its own messages", by)

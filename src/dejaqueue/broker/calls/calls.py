@@ -23,6 +23,7 @@ from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.calls.stats import topic_stats
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
 
@@ -86,7 +87,7 @@ def _list_topics(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
 def _stats(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     topic, now_ms = body.get("topic"), broker.clock.utc_ms()
     if topic is not None:
-        return topic_stats(broker.runtime(browse.topic_name(body)), now_ms)
+        return topic_stats(_view(broker, body), now_ms)
     broker.check_running()
     return {
         "uptime_ms": (broker.clock.now_us() - broker.started_us) // 1_000,
@@ -97,15 +98,15 @@ def _stats(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
 
 
 def _assignments(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return broker.runtime(_name(body)).assignments()
+    return broker.view(_name(body)).assignments()
 
 
 def _counts(broker: BrokerPort, body: Body, by: Requester) -> Answer:
-    return browse.counts(_topic(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
+    return browse.counts(_view(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
 
 
 def _histogram(broker: BrokerPort, body: Body, by: Requester) -> Answer:
-    return browse.histogram(_topic(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
+    return browse.histogram(_view(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
 
 
 def _clock(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
@@ -137,7 +138,7 @@ def _redrive(broker: BrokerPort, body: Body, by: Requester) -> Answer:
 
 
 def _scan_ranges(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return scan.ranges(broker.runtime(_name(body)))
+    return scan.ranges(broker.view(_name(body)))
 
 
 def _history_files(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
@@ -158,15 +159,15 @@ def _recorded(broker: BrokerPort, name: str, values: Body) -> ServedTopic | None
 
 
 def _claim(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return claims.claim(_topic(broker, body), body)
+    return claims.claim(_view(broker, body), body)
 
 
 def _extend_claims(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return claims.settle(_topic(broker, body), body, ack=False)
+    return claims.settle(_view(broker, body), body, ack=False)
 
 
 def _ack_claims(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return claims.settle(_topic(broker, body), body, ack=True)
+    return claims.settle(_view(broker, body), body, ack=True)
 
 
 def _note_write(broker: BrokerPort, body: Body, by: Requester) -> Answer:
@@ -283,18 +284,18 @@ def _revoke_key(broker: BrokerPort, body: Body, by: Requester) -> Answer:
 
 
 def _read_peek(broker: BrokerPort, ticket: Body, by: Requester) -> Rows:
-    page = peek(_topic(broker, ticket), ticket, broker.clock.utc_ms(), by.sender.owner)
+    page = peek(_view(broker, ticket), ticket, broker.clock.utc_ms(), by.sender.owner)
     return page.schema, iter([page])
 
 
 def _read_scan(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
-    topic = _topic(broker, ticket)
+    topic = _view(broker, ticket)
     checked = scan.parse(ticket, topic.partitions, broker.clock.utc_ms())
     return checked.schema, scan.scan(topic, checked)
 
 
 def _read_claim(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
-    return claims.read(_topic(broker, ticket), ticket)
+    return claims.read(_view(broker, ticket), ticket)
 
 
 def _read_history(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
@@ -302,6 +303,10 @@ def _read_history(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
     _recorded(broker, name, ticket)
     checked = history.parse(broker.history.files, name, ticket)
     return checked.schema, history.read(name, checked)
+
+
+def _view(broker: BrokerPort, body: Body) -> ServedView:
+    return broker.view(browse.topic_name(body))
 
 
 def _topic(broker: BrokerPort, body: Body) -> ServedTopic:

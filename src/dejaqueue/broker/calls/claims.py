@@ -23,9 +23,8 @@ from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, whole
 from dejaqueue.broker.calls.scan import Ticket as ScanTicket
 from dejaqueue.broker.calls.scan import columns_of, in_batches, rows_of
-from dejaqueue.broker.partition.leasing import apply_lease
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Ack, Extend, Lease
 from dejaqueue.engine.selection import Selection
@@ -41,7 +40,7 @@ _MEAN_BYTES = 1_024
 """Bytes of a payload, for a limit in bytes, where nothing was sent since the start."""
 
 
-def claim(topic: ServedTopic, body: dict[str, Any]) -> dict[str, Any]:
+def claim(topic: ServedView, body: dict[str, Any]) -> dict[str, Any]:
     """Lease what is due in a partition, up to so many rows.
 
     Args:
@@ -69,7 +68,7 @@ def claim(topic: ServedTopic, body: dict[str, Any]) -> dict[str, Any]:
         if byte_count:
             mean = core.mean_payload_bytes or _MEAN_BYTES
             count = max(1, min(rows, byte_count // mean))
-        leased = apply_lease(core, Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
+        leased = core.apply_lease(Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
         left = _ready(core, now_ms)
         if leased is None:
             return -1, 0, left
@@ -80,7 +79,7 @@ def claim(topic: ServedTopic, body: dict[str, Any]) -> dict[str, Any]:
     return {"claim": None if lease_id < 0 else lease_id, "rows": count, "ready": left}
 
 
-def settle(topic: ServedTopic, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:
+def settle(topic: ServedView, body: dict[str, Any], *, ack: bool) -> dict[str, Any]:
     """Ack claims, or extend them from now.
 
     Args:
@@ -117,7 +116,7 @@ def settle(topic: ServedTopic, body: dict[str, Any], *, ack: bool) -> dict[str, 
     return {"lost": {partition: numbers for partition, numbers in lost.items() if numbers}}
 
 
-def read(topic: ServedTopic, values: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def read(topic: ServedView, values: dict[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The rows of a claim in their order, from `first` to before `end`, as batches of SCAN.
 
     Raises:
@@ -166,7 +165,7 @@ def _keep_dues(core: PartitionCore, kept: dict[int, Int64s], number: int, dues_m
     kept[number] = dues_ms
 
 
-def _held(topic: ServedTopic, core: PartitionCore, number: int) -> tuple[Int64s, Int64s]:
+def _held(topic: ServedView, core: PartitionCore, number: int) -> tuple[Int64s, Int64s]:
     """The rows of a claim, and when they became due; -1 = was forgotten at a restart."""
     rows = core.engine.leased_rows(number)
     if rows is None:
@@ -179,14 +178,14 @@ def _held(topic: ServedTopic, core: PartitionCore, number: int) -> tuple[Int64s,
     return sequences, np.full(sequences.size, -1) if dues_ms is None else dues_ms
 
 
-def _partition(topic: ServedTopic, values: dict[str, Any]) -> int:
+def _partition(topic: ServedView, values: dict[str, Any]) -> int:
     if values["partition"] is None:
         raise BadRequest("partition", "a number", None)
     number = whole(values, "partition", 0, limits.PARTITIONS_MAX)
     return topic.partitions.check("partition", number)
 
 
-def _claims(topic: ServedTopic, given: object) -> dict[int, list[int]]:
+def _claims(topic: ServedView, given: object) -> dict[int, list[int]]:
     limit = "an object of lists of claims, by partition"
     if not isinstance(given, dict):
         raise BadRequest("claims", limit, given)

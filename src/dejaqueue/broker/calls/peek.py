@@ -27,7 +27,7 @@ from dejaqueue.broker.partition.keys import find_in
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.entries import hash_column, text_column
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
-from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
@@ -145,7 +145,7 @@ def _parse_after(after: object) -> tuple[int, int]:
 
 
 def peek(
-    topic: ServedTopic, values: dict[str, Any], now_ms: int, owner: str | None = None
+    topic: ServedView, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> pa.RecordBatch:
     """A page of a topic's messages, schema PEEK; where the next begins is in its metadata.
 
@@ -196,7 +196,7 @@ def _rows_of(core: PartitionCore, sequences: Int64s) -> Rows:
 # --- by (due, id) -------------------------------------------------------------------------------
 
 
-def _rows_by_time(topic: ServedTopic, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
+def _rows_by_time(topic: ServedView, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
     """The first rows of all partitions together, and where the next page begins."""
 
     def look(core: PartitionCore) -> tuple[Rows, tuple[int, int] | None]:
@@ -260,7 +260,7 @@ def _after_in(partition: int, after: tuple[int, int]) -> tuple[int, int]:
 # --- by id --------------------------------------------------------------------------------------
 
 
-def _rows_by_id(topic: ServedTopic, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
+def _rows_by_id(topic: ServedView, ticket: Ticket) -> tuple[Found, dict[str, int] | None]:
     """Rows of one partition after the other, and where the next page begins."""
     first_id = ticket.after[1] + 1
     parts: Found = []
@@ -301,7 +301,7 @@ def _look_by_id(
 # --- by name ------------------------------------------------------------------------------------
 
 
-def _named_rows(topic: ServedTopic, ticket: Ticket) -> Found:
+def _named_rows(topic: ServedView, ticket: Ticket) -> Found:
     """The rows of the ids or keys asked for that are selected."""
     futures = {
         number: topic.look(number, lambda core: _rows_of(core, named(topic, core, ticket)))
@@ -310,7 +310,7 @@ def _named_rows(topic: ServedTopic, ticket: Ticket) -> Found:
     return [(number, answer_of(future)) for number, future in futures.items()]
 
 
-def named(topic: ServedTopic, core: PartitionCore, ticket: Named) -> Int64s:
+def named(topic: ServedView, core: PartitionCore, ticket: Named) -> Int64s:
     """Sequences of the ids or keys asked for that are selected, in this partition."""
     engine = core.engine
     if ticket.ids is not None:

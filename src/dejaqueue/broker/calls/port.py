@@ -12,6 +12,7 @@ from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.model import Topic
@@ -32,6 +33,7 @@ class BrokerPort(Protocol):
 
     def check_running(self) -> None: ...  # noqa: D102
     def runtime(self, name: str) -> ServedTopic: ...  # noqa: D102
+    def view(self, name: str) -> ServedView: ...  # noqa: D102
     def serves(self, name: str) -> bool: ...  # noqa: D102
     def serving(self) -> list[str]: ...  # noqa: D102
     def topic(self, name: str, *, newest: bool = False) -> Topic: ...  # noqa: D102

@@ -25,7 +25,7 @@ from dejaqueue.broker.calls.peek import named, parse_names
 from dejaqueue.broker.consumers.gathering import read_stored, text_of
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
-from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.selection import Selection
 from dejaqueue.errors import BadRequest
@@ -124,7 +124,7 @@ def columns_of(given: object) -> tuple[str, ...]:
     return tuple(name for name in known if name in given)
 
 
-def ranges(topic: ServedTopic) -> dict[str, Any]:
+def ranges(topic: ServedView) -> dict[str, Any]:
     """Where the messages of each partition lie: `first` and `end` sequences, and how many live."""
 
     def look(core: PartitionCore) -> dict[str, int]:
@@ -140,7 +140,7 @@ def ranges(topic: ServedTopic) -> dict[str, Any]:
     return {"partitions": [answer_of(future) for future in futures]}
 
 
-def scan(topic: ServedTopic, ticket: Ticket) -> Iterator[pa.RecordBatch]:
+def scan(topic: ServedView, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     """The messages of a ticket, in order of their ids, in batches of the ticket's schema."""
     core = topic.partitions[ticket.partition].core
     size = _FIRST_ROWS
@@ -180,7 +180,7 @@ def _next_size(size: int, rows: int, byte_count: int) -> int:
 
 
 def _look(
-    topic: ServedTopic, core: PartitionCore, ticket: Ticket, first: int, end: int
+    topic: ServedView, core: PartitionCore, ticket: Ticket, first: int, end: int
 ) -> tuple[Rows, int | None, int]:
     """The next rows, where to go on, and where the scan ends."""
     engine = core.engine

@@ -14,7 +14,7 @@ from dejaqueue.broker.calls.look_ahead import HORIZONS, look_ahead
 from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.maintenance import Maintenance
-from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.records import Counts
 
 _OF_ITS_OWN = ("next_due_ms", "position", "ahead_ms", "set_by_ms")
@@ -75,7 +75,7 @@ def _due_within(core: PartitionCore) -> dict[str, int]:
     return {f"due_within_{name}": n for name, n in zip(HORIZONS, within, strict=True)}
 
 
-def topic_stats(topic: ServedTopic, now_ms: int) -> dict[str, Any]:
+def topic_stats(topic: ServedView, now_ms: int) -> dict[str, Any]:
     """The numbers of a topic: sums, and each partition's own."""
     futures = [
         topic.look(

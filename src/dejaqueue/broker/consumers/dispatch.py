@@ -20,6 +20,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.consumers.credit_queue import CreditQueue
 from dejaqueue.broker.consumers.holders import Holders
+from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.journal.interface import Journal
@@ -43,6 +44,7 @@ class Push:
         rows_max: rows whose payloads together make no more than a wire message should hold.
         is_done: the rows are acked before they are sent (at most once).
         batch: what is sent, where it had to be read early; None = the sender reads it.
+        counting: where it is counted; None = where what its partition does is.
     """
 
     partition: int
@@ -51,6 +53,7 @@ class Push:
     rows_max: int
     is_done: bool = False
     batch: pa.RecordBatch | None = None
+    counting: PartitionCounts | None = None
 
 
 class Sink(Protocol):
@@ -91,7 +94,13 @@ class Consumer:
     """One consumer of a topic, as the broker sees it."""
 
     def __init__(
-        self, number: int, options: ConsumeStream, sink: Sink, seen_us: int, ahead_ms: int
+        self,
+        number: int,
+        options: ConsumeStream,
+        sink: Sink,
+        seen_us: int,
+        ahead_ms: int,
+        dispatcher: Dispatcher,
     ) -> None:
         self.number = number
         self.id = options.consumer_id or f"{options.topic}/{number}"
@@ -108,6 +117,7 @@ class Consumer:
         self.closed = False
         self.leases: dict[tuple[int, int], HeldLease] = {}
         self.wanted = options.tag_filter
+        self.dispatcher = dispatcher
 
     @property
     def name(self) -> str:
@@ -263,7 +273,7 @@ class Dispatcher:
                     f"topic has {limits.CONSUMERS_PER_TOPIC_MAX} consumers, the limit", 1_000
                 )
             self._number += 1
-            consumer = Consumer(self._number, options, sink, now_us, ahead_ms)
+            consumer = Consumer(self._number, options, sink, now_us, ahead_ms, self)
             self._consumers.append(consumer)
             differ = self._note_filters()
             changed = self._share(now_us)

@@ -15,7 +15,6 @@ import threading
 
 import numpy as np
 
-from dejaqueue.broker.partition.leasing import apply_lease
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Lease, Move
 from dejaqueue.model import MessageState
@@ -45,7 +44,7 @@ class Lapses:
             return
         expiry_ms = core.engine.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now_ms:
-            apply_lease(core, Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
+            core.apply_lease(Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
         sequences = np.array([sequence for _, sequence, _ in ended], dtype=np.int64)
         states, ends_ms = core.engine.states(sequences), core.engine.dues(sequences)
         moved: list[int] = []

@@ -156,7 +156,7 @@ def delete(core: PartitionCore, name: Name, owner: str | None) -> RowStatus:
     if is_leased(core, sequence):
         core.apply(Ack(now_ms, -1, rows, core.engine.attempts(rows)))
     else:
-        core.apply(Cancel(now_ms, rows))
+        core.apply_unnamed(Cancel(now_ms, rows))
     return RowStatus.OK
 
 

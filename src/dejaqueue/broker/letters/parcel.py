@@ -19,7 +19,7 @@ from dejaqueue.broker.consumers.gathering import read_stored, text_of
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, parse_subscription
 from dejaqueue.schema import dead_letters as letters
 from dejaqueue.schema.checks import SendColumns, text_bytes, text_offsets
 
@@ -160,7 +160,7 @@ def letter_columns(parcel: Parcel, stored: pa.RecordBatch, now_ms: int) -> SendC
     A letter has a key of its own, made of origin, id and time of death: sent twice, it is there
     once. Headers of the death come on top of what a message may have of them.
     """
-    origin = parcel.topic.name
+    origin, _ = parse_subscription(parcel.topic.name)
     ids = pa.array(parcel.sequences | (parcel.partition << limits.SEQUENCE_BITS)).cast(pa.utf8())
     died_at = pa.array(parcel.deaths_ms).cast(pa.utf8())
     deaths = letters.Deaths(
@@ -172,7 +172,7 @@ def letter_columns(parcel: Parcel, stored: pa.RecordBatch, now_ms: int) -> SendC
         _texts(stored, "key"),
     )
     headers = letters.with_death(_texts(stored, "headers"), deaths)
-    keys = letters.letter_keys(_short(origin), ids, died_at)
+    keys = letters.letter_keys(_short(parcel.topic.name), ids, died_at)
     return _send_columns(parcel, stored, now_ms, keys, headers)
 
 

@@ -27,9 +27,9 @@ from dejaqueue.broker.partition.staged import sibling_sequences
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s, Mask, UInt8s
 from dejaqueue.engine.commands import SubBatch
-from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.table import LEASED, SCHEDULED
+from dejaqueue.engine.views import PartitionViews
 from dejaqueue.model import OnDuplicate, RowStatus, pack_id
 from dejaqueue.wire.frames import Reply
 
@@ -76,8 +76,8 @@ def resolve_batch(core: PartitionCore, merged: Merged, now_ms: int) -> Resolutio
         live,
         free if firsts is None else firsts,
         engine.next_sequence,
-        too_late(engine, live, now_ms),
-        _foreign(engine, live, merged.requests[0].owner),
+        too_late(core.views, live, now_ms),
+        _foreign(core.views, live, merged.requests[0].owner),
     )
     if resolution is not None and resolution.taken.size < merged.columns.rows:
         merged.keep(resolution.taken)
@@ -137,22 +137,23 @@ def resolve(
     )
 
 
-def _foreign(engine: Engine, live: Int64s, owner: str | None) -> Mask | None:
+def _foreign(views: PartitionViews, live: Int64s, owner: str | None) -> Mask | None:
     """Which of these messages (-1 = none) are another's than the owner's; None = anybody's are."""
-    return None if owner is None else (live >= 0) & ~engine.sent_by(live, owner)
+    return None if owner is None else (live >= 0) & ~views.sent_by(live, owner)
 
 
-def too_late(engine: Engine, live: Int64s, now_ms: int) -> Mask:
+def too_late(views: PartitionViews, live: Int64s, now_ms: int) -> Mask:
     """Which of these messages (-1 = none) cannot be replaced: all live ones but scheduled ones.
+    One that any view has leased is not (rule 20).
 
     A lease that ends by `now_ms` is over when the next command is applied.
     """
     mask = np.zeros(live.size, dtype=np.bool_)
     rows = np.flatnonzero(live >= 0)
     if rows.size:
-        states = engine.states(live[rows])
+        states, dues_ms = views.look(live[rows])
         free = states == SCHEDULED
-        free |= (states == LEASED) & (engine.dues(live[rows]) <= now_ms)
+        free |= (states == LEASED) & (dues_ms <= now_ms)
         mask[rows] = ~free
     return mask
 

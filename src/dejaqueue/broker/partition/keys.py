@@ -39,13 +39,13 @@ def find_in(
     Raises:
         RowsAwaited: a server has to be asked for stored keys.
     """
-    rows, sequences = core.engine.find_keys(key_hashes)
+    rows, sequences = core.views.find_keys(key_hashes)
     if but is not None and but.size and sequences.size:
         counts = but[np.minimum(but.searchsorted(sequences), but.size - 1)] != sequences
         rows, sequences = rows[counts], sequences[counts]
     if not len(sequences):
         return None
-    stored = core.stored.read(core.engine.locators(sequences), ("key",)).column(0)
+    stored = core.stored.read(core.views.locators(sequences), ("key",)).column(0)
     return _matching(keys, rows, sequences, stored)
 
 

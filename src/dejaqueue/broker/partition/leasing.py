@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Dispatcher, Push
-from dejaqueue.broker.shard import entries
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Ack, Lease
-from dejaqueue.engine.effects import Leased
 from dejaqueue.model import TagFilter, TopicKind
 
 # A message is sent to a client that holds it when this much of the lease-ahead time is still left:
@@ -31,7 +29,7 @@ def dispatch(core: PartitionCore, dispatcher: Dispatcher) -> None:
     now_ms = core.now_ms()
     expiry_ms = core.engine.next_expiry_ms()
     if expiry_ms is not None and expiry_ms <= now_ms:
-        apply_lease(core, Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
+        core.apply_lease(Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
     dispatcher.share_anew(core.clock.now_us())
     filters = _filters(core, dispatcher)
     for _ in range(STEP_DISPATCHES_MAX):
@@ -75,27 +73,19 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
     lease_end_ms = until_ms + (consumer.options.lease_ms or core.topic().lease_ms)
     position = core.next_position()
     command = Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted)
-    leased = apply_lease(core, command)
+    leased = core.apply_lease(command)
     taken = 0 if leased is None else len(leased.sequences)
     if taken < rows:
         dispatcher.give_back(consumer, rows - taken)
     if leased is None:
         return False
     core.counting.leased(wanted, leased, now_ms)
-    push = Push(core.number, core.journal, leased, rows_max, consumer.options.auto_ack)
+    is_done, counting = consumer.options.auto_ack, core.counting
+    push = Push(core.number, core.journal, leased, rows_max, is_done, counting=counting)
     if push.is_done:  # the same group makes lease and ack durable, before it is sent
         core.apply(Ack(now_ms, position))
     core.commits.group.pushes.append((consumer, push))
     return True
-
-
-def apply_lease(core: PartitionCore, command: Lease) -> Leased | None:
-    """Apply a lease; if it changed nothing it leaves no trace."""
-    effects = core.engine.apply(command)
-    if not effects.is_void:
-        taken = 0 if effects.leased is None else len(effects.leased.sequences)
-        core.commits.group.add(entries.to_entry(command, taken), effects)
-    return effects.leased
 
 
 def _ahead_ms(core: PartitionCore) -> int:

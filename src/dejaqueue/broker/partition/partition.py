@@ -11,7 +11,7 @@ See: core.py, what a partition is; worker.py, which calls `step`; docs/internals
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dejaqueue.broker import news
@@ -21,6 +21,7 @@ from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.partition.leasing import dispatch, outlook
 from dejaqueue.broker.partition.requests import Request
 from dejaqueue.broker.partition.taking import take_requests
+from dejaqueue.broker.partition.view import PartitionView, follow_subscriptions
 from dejaqueue.broker.shard.allotment import Allotment
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.chore import Chore, Chores
@@ -52,11 +53,13 @@ class Duties:
         maintenance: its snapshots and compaction.
         listener: hears what is in its journal.
         chores: what else, in the order in which it is done; before maintenance.
+        view_chores: what is done in each of its named views.
     """
 
     maintenance: Maintenance
     listener: Listener = field(default_factory=Listener)
     chores: Sequence[Chore] = ()
+    view_chores: Callable[[], Sequence[Chore]] = tuple
 
 
 class Partition:
@@ -74,6 +77,8 @@ class Partition:
         inbox: what it is asked.
         maintenance: its snapshots.
         listener: hears what is in its journal.
+        views: what it does for the topic's subscriptions; replaced when there are others.
+        view_chores: as in Duties.
         loaded: the engine is there, and as far as the journal.
         was_read: there is an engine, though it may be given up by now.
         opening: the journal is being read by another thread; None = it is not.
@@ -94,6 +99,8 @@ class Partition:
         self.inbox = Inbox(core)
         self.maintenance = duties.maintenance
         self.listener = duties.listener
+        self.views: tuple[PartitionView, ...] = ()
+        self.view_chores = duties.view_chores
         self.loaded = False
         self.was_read = False
         self.opening: Opening | None = None
@@ -142,12 +149,17 @@ class Partition:
             When to be called again, in clock µs; None = when rung.
         """
         seen, self._waits = self._dispatcher.waiting.round, False
+        views = self.views
+        for view in views:
+            view.begin(is_asked=not self.inbox.is_empty)
         if not self.inbox.is_empty:
             self._dispatcher.waiting.occupy(self.number)  # before anything is answered
         try:
             return self._step(busy=busy)
         finally:
             self._dispatcher.looked(self.number, seen, waits=self._waits)
+            for view in views:
+                view.end()
 
     def _step(self, *, busy: bool) -> int | None:
         if self._is_closed:  # rung just before it was closed: loading would open the journal again
@@ -156,6 +168,8 @@ class Partition:
         if not self.loaded and not self._load():
             # It is tried again when somebody has credit.
             self._waits = self.opening is None and self._failed is None
+            for view in self.views:
+                view.waits = self._waits
             return self._next_try_us()
         has_more = False
         try:
@@ -187,9 +201,21 @@ class Partition:
             take_requests(core, self.inbox, self._admission)
             chores.step(core)
             dispatch(core, self._dispatcher)
+            for view in self.views:
+                view.step()
         chores.before_append(core)
+        for view in self.views:
+            view.before_append()
         commits.commit(behind=busy or commits.is_apart)
-        return chores.after_append(core, is_idle=self.inbox.is_empty)
+        return self._after_append()
+
+    def _after_append(self) -> bool:
+        """The chores that follow an append; True if one of them has more to do at once."""
+        is_idle = self.inbox.is_empty
+        has_more = self._chores.after_append(self.core, is_idle=is_idle)
+        for view in self.views:
+            has_more |= view.after_append(is_idle=is_idle)
+        return has_more
 
     def _go_on(self) -> bool:
         """Something waits for what was applied to be durable: whether it is, and was done."""
@@ -199,7 +225,7 @@ class Partition:
             return False
         commits.is_held_up = False
         # Before anything is applied again: else it would find things unsettled for ever.
-        self._chores.after_append(self.core, is_idle=self.inbox.is_empty)
+        self._after_append()
         return True
 
     def _next_us(self) -> int | None:
@@ -210,7 +236,8 @@ class Partition:
             self._dispatcher.waiting.leave(self.number)
         else:
             self._dispatcher.waiting.occupy(self.number)
-        wakes_us = (found.wake_us, self._chores.next_us(self.core))
+        wakes_us = [found.wake_us, self._chores.next_us(self.core)]
+        wakes_us += [view.next_us() for view in self.views]
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
 
     def _configure(self) -> None:
@@ -219,6 +246,9 @@ class Partition:
         rules = Rules.of(topic, self._ids_from)
         if rules != core.engine.rules:
             core.apply(Configure(core.now_ms(), rules.to_text()))
+        follow_subscriptions(core, topic)
+        for view in self.views:
+            view.attach()
         self._chores.configured(core)
         self._configured = topic
 
@@ -262,7 +292,6 @@ class Partition:
         ports = CommitPorts(
             core.clock,
             self._committer,
-            self._dispatcher,
             topic_name,
             self.number,
             core.counting,
@@ -271,7 +300,7 @@ class Partition:
             lambda: door.ownership.refusal() is None,
         )
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
-        core.serve(opened.engine, opened.journal, commits, opened.read_from)
+        core.serve(opened.views, opened.journal, commits, opened.read_from)
         self.was_read = True
         entry_count = opened.tail - 1 - opened.read_from
         news.recovered(topic_name, self.number, entry_count, opened.duration_ms)

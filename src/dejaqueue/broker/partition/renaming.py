@@ -27,7 +27,7 @@ def rename(core: PartitionCore, inbox: Inbox, request: RenameRequest) -> None:
     """Apply a move or a cancel, and answer with a status for each row."""
     sequences = _sequences(core, request)
     if request.owner is not None:
-        sequences = np.where(core.engine.sent_by(sequences, request.owner), sequences, -1)
+        sequences = np.where(core.views.sent_by(sequences, request.owner), sequences, -1)
     named = sequences
     refusals, dues_ms = None, request.dues_ms
     if request.shifts_ms is not None or request.if_dues_ms is not None:
@@ -51,7 +51,7 @@ def _looked_up(
     core: PartitionCore, request: RenameRequest, sequences: Int64s
 ) -> tuple[UInt8s, Int64s | None]:
     """A status for each row, OK where it may be changed; and when each is to be due."""
-    states, dues_ms = core.engine.states(sequences), core.engine.dues(sequences)
+    states, dues_ms = core.views.look(sequences)
     refusals = statuses_by_state("cancel" if request.cancel else "move")[states]
     if request.if_dues_ms is not None:
         differs = (request.if_dues_ms >= 0) & (request.if_dues_ms != dues_ms)

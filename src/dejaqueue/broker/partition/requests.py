@@ -99,6 +99,7 @@ class SettleRequest:
         argument_ms: nack: the delay, -1 = as the topic's backoff says; extend: the lease.
         reason, bury, release: of a nack (engine/commands.py).
         stage: of an ack.
+        subscription: whose lease it is; "" = the unnamed one.
     """
 
     op: SettleOp
@@ -114,6 +115,7 @@ class SettleRequest:
     release: bool = False
     stage: Stage | None = None
     lease_ids: Int64s | None = None
+    subscription: str = ""
 
     @property
     def byte_count(self) -> int:

@@ -125,7 +125,7 @@ def _apply(
         case RenameRequest():
             rename(core, inbox, request)
         case SettleRequest():
-            settle(core, inbox, admission, request)
+            settle(core.seen(request.subscription), inbox, admission, request)
         case ChangeRequest():
             _change(core, inbox, request)
 

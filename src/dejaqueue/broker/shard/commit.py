@@ -18,7 +18,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from dejaqueue.broker import news
-from dejaqueue.broker.consumers.dispatch import Consumer, Dispatcher, Push
+from dejaqueue.broker.consumers.dispatch import Consumer, Push
 from dejaqueue.broker.consumers.gathering import delivery_batches
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.replies import ReplyTo
@@ -78,7 +78,6 @@ class CommitPorts:
 
     clock: Clock
     committer: Committer
-    dispatcher: Dispatcher
     topic_name: str = ""
     partition_number: int = 0
     counting: PartitionCounts = field(default_factory=PartitionCounts)
@@ -110,7 +109,6 @@ class Commits:
         self.epoch = epoch
         self._ports = ports
         self._committer = ports.committer
-        self._dispatcher = ports.dispatcher
         self._clock = ports.clock
         self._planned_tail = tail
         self._began_us = 0
@@ -249,7 +247,7 @@ class Commits:
             for reply_to, reply in group.replies:
                 reply_to(Reply(reply.number, reply.rows, error=error))
             for consumer, push in group.pushes:
-                self._dispatcher.give_back(consumer, len(push.leased.sequences))
+                consumer.dispatcher.give_back(consumer, len(push.leased.sequences))
 
     def _wait(self, *, quietly: bool = False) -> None:
         self._committer.wait(self._landed, lambda: self._in_flight is None)
@@ -269,16 +267,16 @@ class Commits:
         if push.is_done:
             # Its rows are freed in a moment: the sending thread would come too late to read them.
             push = replace(push, batch=delivery_batches([push])[0])
-            self._dispatcher.hands_over(consumer, len(push.leased.sequences))
+            consumer.dispatcher.hands_over(consumer, len(push.leased.sequences))
         else:
-            self._dispatcher.holds(consumer, self._ports.partition_number, push.leased)
+            consumer.dispatcher.holds(consumer, self._ports.partition_number, push.leased)
         consumer.sink.push(push)
 
     def _keep_back(self, group: Group) -> None:
         """Take out of the group's pushes what another broker may lease to somebody else."""
         for consumer, push in group.pushes:
             if not push.is_done:
-                self._dispatcher.give_back(consumer, len(push.leased.sequences))
+                consumer.dispatcher.give_back(consumer, len(push.leased.sequences))
         group.pushes = [(consumer, push) for consumer, push in group.pushes if push.is_done]
 
     def _follow(self, group: Group, append: Append) -> None:
@@ -306,7 +304,9 @@ class Commits:
             if group.pushes and not ports.is_owner():
                 self._keep_back(group)
             if group.pushes:
-                counting.pushed([push.leased for _, push in group.pushes], self._clock.now_us())
+                now_us = self._clock.now_us()
+                for _, push in group.pushes:
+                    (push.counting or counting).pushed(push.leased, now_us)
             for consumer, push in group.pushes:
                 sent += 1
                 self._send(consumer, push)

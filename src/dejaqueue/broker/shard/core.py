@@ -21,12 +21,14 @@ from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.stored_rows import StoredRows
 from dejaqueue.broker.shard.timekeeping import Timekeeping
 from dejaqueue.clock import Clock
-from dejaqueue.engine.commands import Command
-from dejaqueue.engine.effects import Effects
+from dejaqueue.engine.commands import Cancel, Command, InView, Lease
+from dejaqueue.engine.effects import Effects, Leased
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.views import PartitionViews
+from dejaqueue.errors import TopicUnknown
 from dejaqueue.journal.format import check_entry
 from dejaqueue.journal.interface import Entry, Journal
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, subscription_name
 from dejaqueue.settings import BrokerSettings
 
 
@@ -35,6 +37,8 @@ class PartitionCore:
 
     Attributes:
         engine, journal, commits: as they were read last; there are none before `serve`.
+        views: what every view makes of the messages; `engine` is that of the unnamed one.
+        seen_as: the named views that are served, by name (view_core.py).
         stored: what is in the journal, for the worker.
         read_from: position of the snapshot that the engine was restored from; 0 = of none.
         time: its time, where the clock was wrong.
@@ -56,6 +60,7 @@ class PartitionCore:
     """
 
     engine: Engine
+    views: PartitionViews
     journal: Journal
     commits: Commits
     stored: StoredRows
@@ -79,23 +84,35 @@ class PartitionCore:
         self.read_from = 0
         self.backlog = Backlog()
         self.lacks_room = False
+        self.seen_as: dict[str, PartitionCore] = {}
         self.is_held = False
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0
 
-    def serve(self, engine: Engine, journal: Journal, commits: Commits, read_from: int = 0) -> None:
+    def serve(
+        self, views: PartitionViews, journal: Journal, commits: Commits, read_from: int = 0
+    ) -> None:
         """Go on with what was just read."""
-        self.engine, self.journal, self.commits = engine, journal, commits
+        self.views, self.journal, self.commits = views, journal, commits
+        self.engine = views.unnamed
         self.stored = StoredRows(journal, commits, self.ring)
         self.read_from = read_from
-        self.counting.loaded(engine, journal)
+        self.counting.loaded(self.engine, journal)
         self.time.loaded()
+
+    def seen(self, subscription: str) -> PartitionCore:
+        """This partition as one view of it; "" = the unnamed one. Raises TopicUnknown."""
+        if not subscription:
+            return self
+        if subscription not in self.seen_as:
+            raise TopicUnknown(subscription_name(self.topic().name, subscription))
+        return self.seen_as[subscription]
 
     # --- where it is --------------------------------------------------------------------------
 
     def now_ms(self) -> int:
         """The partition's time: the clock's, but never before the last command's."""
-        return max(self.time.utc_ms(), self.engine.now_ms)
+        return max(self.time.utc_ms(), self.views.now_ms)
 
     @property
     def position(self) -> int:
@@ -119,14 +136,31 @@ class PartitionCore:
         """
         entry = entries.to_entry(command) if entry is None else entry
         check_entry(entry)
-        effects = self.engine.apply(command)
+        effects = self.views.apply(command)
         self.commits.group.add(entry, effects)
         return effects
+
+    def apply_unnamed(self, command: Cancel) -> Effects:
+        """Apply to the unnamed view alone what would be for all."""
+        if not self.views.named:
+            return self.apply(command)
+        return self.apply(InView(command.now_ms, 0, command))
+
+    def apply_lease(self, command: Lease) -> Leased | None:
+        """Apply a lease; if it changed nothing it leaves no trace."""
+        effects = self.views.apply(command)
+        if not effects.is_void:
+            self._enter_lease(command, effects)
+        return effects.leased
+
+    def _enter_lease(self, command: Lease | InView, effects: Effects) -> None:
+        taken = 0 if effects.leased is None else len(effects.leased.sequences)
+        self.commits.group.add(entries.to_entry(command, taken), effects)
 
     def keep_time(self) -> None:
         """Put the partition's time right, if its clock was or its journal is far ahead."""
         by_step_ms = self.settings.clock.step_ms_max
-        command = self.time.correction(self.engine.now_ms, by_step_ms)
+        command = self.time.correction(self.views.now_ms, by_step_ms)
         if command is not None:
             self.apply(command)
             news.time_set(self.topic().name, self.number, command.by_ms)
@@ -157,7 +191,7 @@ class PartitionCore:
     def live(self) -> Backlog:
         """What is live now. Messages that came before the topic had a limit of bytes count with
         the mean, as their sizes were not noted."""
-        return Backlog(*self.engine.backlog(self.mean_payload_bytes))
+        return Backlog(*self.views.backlog(self.mean_payload_bytes))
 
     def has_room(self, rows: int, byte_count: int = 0) -> bool:
         """True if the disk has room for so many rows; if not, some is made soon."""

@@ -24,6 +24,9 @@ See: docs/reference/journal-format.md.
     DROP_ENTRY                                                                       JSON
     DEPART                                              sequences                    destination
     SET_TIME    by
+    OPEN_VIEW   number · born · held due · ViewFlag                              JSON: name, rules
+    DROP_VIEW   number
+    IN_VIEW     of the entry that is in it                  of that              number, kind; its
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
 sub-batches, or an object of that and of what else there is.
@@ -32,7 +35,8 @@ sub-batches, or an object of that and of what else there is.
 from __future__ import annotations
 
 import json
-from dataclasses import astuple
+import struct
+from dataclasses import astuple, replace
 from enum import IntFlag
 from typing import Any
 
@@ -114,6 +118,33 @@ class MoveFlag(IntFlag):
     DUES = 1
     PRIORITIES = 2
     GROUPS = 4
+
+
+class ViewFlag(IntFlag):
+    """How a view begins."""
+
+    FROM_START = 1
+    BY_ARRIVAL = 2
+
+
+_IN_VIEW = struct.Struct("<IH")
+"""Number of the view, and kind of the entry: before the extra of an IN_VIEW entry."""
+
+
+def in_view(number: int, entry: Entry) -> Entry:
+    """The entry of a view that is like this one of the unnamed view."""
+    extra = _IN_VIEW.pack(number, entry.kind) + bytes(entry.extra)
+    return replace(entry, kind=EntryKind.IN_VIEW, extra=extra)
+
+
+def _of_view(entry: Entry, position: int) -> commands.InView:
+    extra = bytes(entry.extra)
+    try:
+        number, kind = _IN_VIEW.unpack_from(extra)
+    except struct.error as wrong:
+        raise ValueError(str(wrong)) from None
+    inner = replace(entry, kind=EntryKind(kind), extra=extra[_IN_VIEW.size :])
+    return commands.InView(entry.now_ms, number, _to_command(inner, position))  # type: ignore[arg-type]  # what is no command of a view is refused by its engine
 
 
 def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> Entry:
@@ -309,6 +340,16 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             return Entry(EntryKind.DEPART, now_ms, rows=rows, ints=ints, extra=extra)
         case commands.SetTime():
             return Entry(EntryKind.SET_TIME, now_ms, (command.by_ms, 0, 0, 0))
+        case commands.OpenView():
+            flags = ViewFlag.FROM_START * command.from_start
+            flags |= ViewFlag.BY_ARRIVAL * command.by_arrival
+            params = (command.number, command.born, command.held_due_ms, int(flags))
+            extra = _json([command.name, command.rules])
+            return Entry(EntryKind.OPEN_VIEW, now_ms, params, extra=extra)
+        case commands.DropView():
+            return Entry(EntryKind.DROP_VIEW, now_ms, (command.number, 0, 0, 0))
+        case commands.InView():
+            return in_view(command.number, to_entry(command.command, leased_count))
         case _:
             raise TypeError(f"no entry is made of {type(command).__name__} here")
 
@@ -376,6 +417,17 @@ def _to_command(entry: Entry, position: int) -> Command:
             return commands.Depart(now_ms, entry.ints[0], extra.decode())
         case EntryKind.SET_TIME:
             return commands.SetTime(now_ms, params[0])
+        case EntryKind.OPEN_VIEW:
+            number, born, held_due_ms, flags = params
+            name, rules = json.loads(extra)
+            is_from_start = bool(flags & ViewFlag.FROM_START)
+            by_arrival = bool(flags & ViewFlag.BY_ARRIVAL)
+            about = (rules, is_from_start, by_arrival, held_due_ms)
+            return commands.OpenView(now_ms, number, name, born, *about)
+        case EntryKind.DROP_VIEW:
+            return commands.DropView(now_ms, params[0])
+        case EntryKind.IN_VIEW:
+            return _of_view(entry, position)
         case _:
             raise ValueError("unknown kind")
 

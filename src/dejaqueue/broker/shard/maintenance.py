@@ -23,11 +23,12 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.stored_rows import RowsAwaited, StoredRows
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import OpenEpoch, Relocate
-from dejaqueue.engine.snapshot import (
-    SnapshotPlan,
-    abandon_snapshot,
-    begin_snapshot,
-    plan_snapshot,
+from dejaqueue.engine.snapshot import SnapshotPlan
+from dejaqueue.engine.view_snapshots import (
+    ViewsPlan,
+    abandon_views_snapshot,
+    begin_views_snapshot,
+    plan_views_snapshot,
 )
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
@@ -86,7 +87,7 @@ class Maintenance(Chore):
         self._snapshot_ms = 0
         self._compacted_position = 0
         self._loads = 0
-        self._plan: SnapshotPlan | None = None
+        self._plan: SnapshotPlan | ViewsPlan | None = None
         self._write: Future[None] | None = None
         self._written: int | DejaQError | None = None
         self._room_snapshots = 0
@@ -182,7 +183,7 @@ class Maintenance(Chore):
         core.commits.commit_all()  # the engine must not be ahead of what is durable
         self._snapshot_position = core.position
         self._snapshot_ms = core.clock.now_ms()
-        self._plan = begin_snapshot(core.engine)
+        self._plan = begin_views_snapshot(core.views)
 
     def _copy_some(self, core: PartitionCore, slab_count: int | None = COPY_SLABS) -> None:
         """Copy a little of the state; when all is copied, another thread makes it durable."""
@@ -233,7 +234,7 @@ class Maintenance(Chore):
         self._write = None
         if isinstance(written, DejaQError):
             # The next snapshot must not build on files of this one.
-            abandon_snapshot(core.engine)
+            abandon_views_snapshot(core.views)
             news.snapshot_failed(core.topic().name, core.number, written)
             return
         self.snapshot_count += 1
@@ -252,7 +253,7 @@ class Maintenance(Chore):
         if core.position == self._snapshot_position:
             return
         position = core.position
-        meta, planned = plan_snapshot(core.engine)
+        meta, planned = plan_views_snapshot(core.views)
         files = [SnapshotFile(name, content) for name, content in planned]
         self._settle_history()
         core.journal.put_snapshot(position, meta, files)
@@ -273,11 +274,11 @@ class Maintenance(Chore):
                 return False
             # Found once, as it takes a walk over the whole table; copied over many steps.
             first, last = int(ranges[0, 0]), int(ranges[0, 1])
-            self._to_copy = core.engine.live_in(first, last, limits.BATCH_ROWS_MAX)
+            self._to_copy = core.views.live_in(first, last, limits.BATCH_ROWS_MAX)
         if not is_idle or not core.commits.settles():
             return False
         rows = self._to_copy[:COPY_ROWS_MAX]
-        rows = rows[core.engine.states(rows) != MessageState.DONE]
+        rows = rows[core.views.states(rows) != MessageState.DONE]
         if len(rows):
             try:
                 copy_rows(core, self._stored, rows)
@@ -295,9 +296,9 @@ def copy_rows(core: PartitionCore, stored: StoredRows, sequences: Int64s) -> Non
     Raises:
         RowsAwaited: nothing was written yet.
     """
-    engine, commits = core.engine, core.commits
+    commits = core.commits
     commits.commit_all()
-    batch = stored.read(engine.locators(sequences), TEXT_COLUMNS)
+    batch = stored.read(core.views.locators(sequences), TEXT_COLUMNS)
     texts = {}
     for name, column in zip(TEXT_COLUMNS, batch.columns, strict=True):
         if column.null_count:

@@ -21,7 +21,8 @@ from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
 from dejaqueue.engine.commands import OpenEpoch
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.snapshot import restore
+from dejaqueue.engine.view_snapshots import restore_views
+from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.interface import Journal
 
@@ -71,7 +72,7 @@ class Opened(NamedTuple):
         duration_ms: how long that took.
     """
 
-    engine: Engine
+    views: PartitionViews
     journal: Journal
     tail: int
     epoch: int
@@ -89,31 +90,32 @@ def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
     try:
         snapshot = journal.latest_snapshot()
         read_from = tail = 0
-        engine = Engine(core.number)
-        if snapshot is not None:
-            engine = restore(snapshot.meta, journal.read_snapshot_file)
+        if snapshot is None:
+            views = PartitionViews(Engine(core.number))
+        else:
+            views = restore_views(snapshot.meta, journal.read_snapshot_file)
             read_from = tail = snapshot.position
-        listener.reading(core.topic(), engine, tail)
+        listener.reading(core.topic(), views.unnamed, tail)
         for position, _epoch, entry in journal.scan(tail):
-            effects = engine.apply(entries.to_command(entry, position))
+            effects = views.apply(entries.to_command(entry, position))
             listener.replayed(position, entry, effects)
             tail = position
-        journal.adopt(engine.live_locators())
-        now_ms = max(core.clock.utc_ms(), engine.now_ms)
-        command = OpenEpoch(now_ms, engine.epoch + 1)
+        journal.adopt(views.live_locators())
+        now_ms = max(core.clock.utc_ms(), views.now_ms)
+        command = OpenEpoch(now_ms, views.unnamed.epoch + 1)
         entry = entries.to_entry(command)
         # An epoch fences whoever serves the partition by now, so none is begun for nobody.
         if door.is_closed:
             raise Unavailable("the topic is closed", 1_000)
         tail = journal.append([entry], tail, command.epoch)
         door.check_there()
-        effects = engine.apply(command)
+        effects = views.apply(command)
         listener.replayed(tail, entry, effects)
     except BaseException:
         journal.close()
         raise
     duration_ms = (core.clock.now_us() - began_us) // 1_000
-    return Opened(engine, journal, tail, command.epoch, read_from, duration_ms)
+    return Opened(views, journal, tail, command.epoch, read_from, duration_ms)
 
 
 class Opening:

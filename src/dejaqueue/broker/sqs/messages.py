@@ -43,7 +43,7 @@ def _delete_lapsed(rows: Sequence[Row], core: PartitionCore) -> list[bool]:
     chosen = np.flatnonzero(waits)
     gone = np.zeros(len(rows), dtype=np.bool_)
     if chosen.size:
-        effects = core.apply(Cancel(core.now_ms(), sequences[chosen]))
+        effects = core.apply_unnamed(Cancel(core.now_ms(), sequences[chosen]))
         gone[chosen] = True if effects.statuses is None else effects.statuses == 0
     return [bool(one) for one in gone]
 

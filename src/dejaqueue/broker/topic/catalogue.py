@@ -8,6 +8,7 @@ See: journal_catalogue.py, lone_catalogue.py and cluster/catalogue.py, which kee
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
@@ -16,7 +17,32 @@ from typing import Any, TypeAlias
 from dejaqueue import limits
 from dejaqueue.broker import news
 from dejaqueue.errors import BadRequest, Refused, TopicExists, TopicUnknown
-from dejaqueue.model import CHANGEABLE, Topic
+from dejaqueue.model import CHANGEABLE, Topic, parse_subscription
+from dejaqueue.subscriptions import BORN, changed_subscriptions
+
+_BORN_BITS = 48
+"""Of the number that tells a subscription from those that had its name: drawn, not counted, as a
+partition may see nothing of what was between the two."""
+
+
+def with_births(topic: Topic, known: Topic | None = None) -> Topic:
+    """A topic to be made, whose subscriptions are told from those that had their names before.
+
+    Args:
+        known: the topic that there is: what has the same name is the same.
+    """
+    if not topic.subscriptions:
+        return topic
+    there = {} if known is None else known.subscriptions
+    births = {
+        name: there.get(name, {}).get(BORN) or secrets.randbits(_BORN_BITS)
+        for name in topic.subscriptions
+    }
+    subscriptions = {
+        name: values | {BORN: births[name]} for name, values in topic.subscriptions.items()
+    }
+    return replace(topic, subscriptions=subscriptions)
+
 
 Changes: TypeAlias = dict[str, Any] | Callable[[Topic], dict[str, Any]]
 """Settings by name; or what makes them of the topic as it is, when all that other brokers have
@@ -51,6 +77,16 @@ class Catalogue(ABC):
     def newest(self, name: str) -> Topic:
         """As `get`, as of now, also if another broker has just changed it."""
         return self.get(name)
+
+    def seen(self, name: str, *, newest: bool = False) -> Topic:
+        """The topic of this name, or as a subscription of this name sees it, or TopicUnknown."""
+        named, subscription = parse_subscription(name)
+        topic = self.newest(named) if newest else self.get(named)
+        if not subscription:
+            return topic
+        if subscription not in topic.subscriptions:
+            raise TopicUnknown(name)
+        return topic.subscribed(subscription)
 
     def journals(self, name: str) -> str:
         """What the topic is called in the store of its journals."""
@@ -125,7 +161,7 @@ class Catalogue(ABC):
         asked = topic
         if topic.auto_partitions and known.partitions > topic.partitions:
             asked = replace(topic, partitions=known.partitions)  # it grew by itself
-        if known != asked:
+        if with_births(asked, known) != known:
             names = [setting.name for setting in fields(Topic)]
             changed = [name for name in names if getattr(known, name) != getattr(topic, name)]
             raise TopicExists(
@@ -154,6 +190,10 @@ class Catalogue(ABC):
                     limit if known else limit + ", ".join(CHANGEABLE),
                     changes[field],
                 )
+        if "subscriptions" in changes:
+            given, born = changes["subscriptions"], secrets.randbits(_BORN_BITS)
+            after = changed_subscriptions(topic.subscriptions, given, born)
+            changes = changes | {"subscriptions": after}
         changed = replace(topic, **changes).check()
         if changed.partitions < topic.partitions:
             limit = f"at least {topic.partitions}, what it has: partitions are never taken away"

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from dejaqueue.broker.history.history import History
+from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.given_ids import ids_behind
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.errors import DejaQError, TopicUnknown
 from dejaqueue.journal.interface import JournalStore
+from dejaqueue.model import Topic, topic_of
 
 log = logging.getLogger("dejaqueue.broker")
 
@@ -44,13 +46,27 @@ class Endings:
         for topic in topics:
             topic.close(lambda partition: partition.close())
             self._history.drop(topic.topic.name)
-            topic.dispatcher.end_all(TopicUnknown(topic.topic.name))
+            topic.end_consumers(TopicUnknown(topic.topic.name))
 
     def are_over(self, name: str) -> bool:
         """True if nothing here writes to the journals of a topic, or shard, of this name."""
         with self._lock:
             self._ending = [topic for topic in self._ending if not topic.is_gone]
             return all(topic.served_as != name for topic in self._ending)
+
+
+def is_gone(
+    runtime: ServedTopic, catalogue: Catalogue, served_names: Callable[[Topic], Sequence[str]]
+) -> bool:
+    """True if the topic was deleted, even if another one was made of its name since."""
+    topic = catalogue.find(topic_of(runtime.served_as))
+    if topic is None or runtime.served_as not in served_names(topic):
+        return True
+    try:
+        is_other = runtime.number != catalogue.number(topic.name)
+        return is_other or runtime.journals != catalogue.journals(topic.name)
+    except TopicUnknown:  # it was deleted a moment ago
+        return True
 
 
 def finish(

@@ -34,7 +34,7 @@ WAIT_SECONDS = 60
 def has_strays(topic: ServedTopic, core: PartitionCore, count: int) -> bool:
     """True if a live key of the partition has its home elsewhere. Cost: O(live messages)."""
     homes = topic.partitions.homes
-    return core.engine.has_key(lambda hashes: homes(hashes, count) != core.number)
+    return core.views.has_key(lambda hashes: homes(hashes, count) != core.number)
 
 
 def find_old_homes(

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
 
 from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.partition.partition import Duties, Partition
 from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.partition.view import follows
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.allotment import Allotment
 from dejaqueue.broker.shard.backlog import Backlog
@@ -34,18 +34,19 @@ from dejaqueue.broker.topic.homes import Homes, TopicHome
 from dejaqueue.broker.topic.rates import Rates
 from dejaqueue.broker.topic.route import Route
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
+from dejaqueue.broker.topic.served_view import Answer, ServedView
+from dejaqueue.broker.topic.subscription import ServedSubscription, SubscriptionPorts
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.broker.topic.turns import Turns
 from dejaqueue.broker.topic.write_reports import WriteReports
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
-from dejaqueue.errors import DejaQError, InternalError, Unavailable
+from dejaqueue.errors import DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import Journal, JournalStore
-from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard
+from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard, subscription_name
 from dejaqueue.settings import BrokerSettings
+from dejaqueue.subscriptions import BORN
 from dejaqueue.wire.frames import Reply
-
-Answer = TypeVar("Answer")
 
 CLOSE_SECONDS_MAX = 30.0
 """So long does who closes a topic wait for journals that hang; they are closed when they go on."""
@@ -101,7 +102,7 @@ class Service:
     check_there: Callable[[], None] = lambda: None
 
 
-class ServedTopic:
+class ServedTopic(ServedView):
     """A topic that is being served: its partitions, and the consumers they share.
 
     Args:
@@ -121,6 +122,7 @@ class ServedTopic:
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
         served_as, journals, number, ownership: as in Service.
+        subscriptions: its named ones.
     """
 
     def __init__(
@@ -162,6 +164,7 @@ class ServedTopic:
         self.route = Route(service.partition_counts or (topic.partitions,))
         self.turns = Turns(self.again)
         self.claimed_dues: dict[int, dict[int, Int64s]] = defaultdict(dict)
+        self.subscriptions: dict[str, ServedSubscription] = {}
         self._service = service
         self.ownership = service.ownership
         self._ports = ports
@@ -174,6 +177,7 @@ class ServedTopic:
         self._close_until_us = 0
         for number in self.partitions.numbers_of(topic.partitions):
             self._add(number)
+        self._subscribe(topic)
         self._share()
 
     def _add(self, number: int) -> None:
@@ -229,6 +233,47 @@ class ServedTopic:
             now_us=self._ports.clock.now_us(),
             is_shard=self.shard is not None,
         )
+        for subscription in self.subscriptions.values():
+            subscription.share()
+
+    def _subscribe(self, topic: Topic) -> None:
+        """Have the subscriptions that the topic says."""
+        before, self.subscriptions = self.subscriptions, {}
+        for name, settings in topic.subscriptions.items():
+            found = before.get(name)
+            if found is None or found.born != settings[BORN]:
+                here = self, self._ports.clock, self._wake, self._worker_of, self.ring_all
+                silence_us = _silence_us(self._ports.settings)
+                found = ServedSubscription(topic, name, SubscriptionPorts(*here), silence_us)
+            found.follow(topic)
+            self.subscriptions[name] = found
+        for partition in self.partitions:
+            served = self.subscriptions.values()
+            partition.views = tuple(one.view_of(partition) for one in served)
+        for one in before.values():
+            if self.subscriptions.get(one.name) is not one:
+                one.end(TopicUnknown(one.topic.name))
+
+    def subscription(self, name: str) -> ServedSubscription:
+        """One of its subscriptions. Raises TopicUnknown."""
+        found = self.subscriptions.get(name)
+        if found is None:
+            raise TopicUnknown(subscription_name(self.topic.name, name))
+        return found
+
+    def view(self, subscription: str) -> ServedView:
+        """As one of its subscriptions, "" = the unnamed one. Raises TopicUnknown."""
+        return self.subscription(subscription) if subscription else self
+
+    def wait_subscribed(self) -> None:
+        """Return when what comes in is in each of the subscriptions that there are now, and in no
+        other. Partitions that cannot be read follow before they take anything."""
+        for number in self.partitions.numbers:
+            try:
+                while self.has_journal(number) and not self.change(number, follows).result(30):
+                    continue  # its step had begun before it could know
+            except (DejaQError, TimeoutError):
+                continue
 
     def alter(self, read: Callable[[], Topic | None]) -> None:
         """Serve the topic by its settings of now. Any thread.
@@ -243,17 +288,24 @@ class ServedTopic:
                 return
             for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
                 self._add(number)
+            self._subscribe(topic)
             self.topic = topic
+            if topic.partitions > self.route.count:
+                self.route = Route((*self.route.counts, topic.partitions))
             self._share()
             if self.allotment_queue is not None:
                 self.allotment_queue.begin_anew()
-            if topic.partitions > self.route.count:
-                self.route = Route((*self.route.counts, topic.partitions))
         self.ring_all()
+
+    def end_consumers(self, error: DejaQError) -> None:
+        """Tell every consumer that nothing more comes."""
+        for served in (self, *self.subscriptions.values()):
+            served.dispatcher.end_all(error)
 
     def settings_changed(self, settings: BrokerSettings) -> None:
         """Serve by these settings of the broker from now on."""
-        self.dispatcher.silence_us_max = _silence_us(settings)
+        for served in (self, *self.subscriptions.values()):
+            served.dispatcher.silence_us_max = _silence_us(settings)
         self.ring_all()
 
     def again(self, send: Callable[[], None]) -> None:
@@ -266,11 +318,6 @@ class ServedTopic:
                 self._again.submit(send)
             except RuntimeError:  # it was shut down
                 raise Unavailable("the topic is closed", 1_000) from None
-
-    def assignments(self) -> dict[str, Any]:
-        """Who has which partition: `assignment`, `partitions`, `standby`."""
-        shares = self.dispatcher.assignments(self.partitions.numbers)
-        return {"topic": self.topic.name, "assignment": str(self.topic.assignment)} | shares
 
     def backlog(self) -> Backlog:
         """What is live in all partitions, as of their last steps."""

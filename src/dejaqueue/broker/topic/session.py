@@ -20,7 +20,7 @@ from dejaqueue.broker.partition.requests import SettleRequest
 from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.topic.joined_reply import JoinedReply
 from dejaqueue.broker.topic.route import split_rows
-from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.settings import ClockSettings
@@ -31,11 +31,11 @@ log = logging.getLogger("dejaqueue.broker")
 
 
 class ConsumerSession:
-    """One consumer of one topic."""
+    """One consumer of one topic, or of a subscription to it."""
 
     def __init__(
         self,
-        topic: ServedTopic,
+        topic: ServedView,
         options: ConsumeStream,
         sink: Sink,
         clock: Clock,

@@ -28,17 +28,18 @@ from dejaqueue.broker.topic.rates import name_of
 from dejaqueue.broker.topic.route import split_rows
 from dejaqueue.broker.topic.routing import Batch, Router
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Stage
-from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, ResourceExhausted, Unavailable
 from dejaqueue.schema.checks import NamedRows, SendColumns, check_named, check_schema, check_send
 from dejaqueue.schema.send_rows import SendRows, check_rows
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, SettleOp
 from dejaqueue.wire.lane import Send
 
-_SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EXTEND}
+SETTLE_OPS = {"ack": SettleOp.ACK, "nack": SettleOp.NACK, "extend": SettleOp.EXTEND}
 
 
 class Writer:
@@ -46,6 +47,7 @@ class Writer:
 
     Args:
         sender: who opened it.
+        settles: whose leases it settles: the topic's, or those of one of its subscriptions.
     """
 
     _spread = itertools.count()
@@ -58,11 +60,15 @@ class Writer:
         bytes_max: Callable[[], int],
         stage: Stage | None = None,
         sender: Sender = NOBODY,
+        settles: ServedView | None = None,
     ) -> None:
+        if settles not in (None, topic) and stream.op not in SETTLE_OPS:
+            raise BadRequest("topic", "a topic, not one of its subscriptions", stream.topic)
         self._stream = stream
         self._sender = sender
         self._producer = sender.producer(stream.producer)
         self._topic = topic
+        self._settles = topic if settles is None else settles
         self._clock = clock
         self._bytes_max = bytes_max
         self._stage = stage
@@ -261,7 +267,7 @@ class Writer:
             ids = named.ids if rows is None else named.ids[rows]
             here = (ids >> limits.SEQUENCE_BITS) == partition
             sequences = np.where(here, ids & limits.SEQUENCE_MAX, -1)
-        op = _SETTLE_OPS.get(self._stream.op)
+        op = SETTLE_OPS.get(self._stream.op)
         if op is not None:
             attempts = chosen(named.attempts)
             assert attempts is not None
@@ -309,4 +315,4 @@ class Writer:
                 f"{self._topic.topic.name}; retry when they are",
                 50,
             )
-        self._topic.submit(partition, request)
+        self._settles.submit(partition, request)

@@ -39,13 +39,14 @@ from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
 from dejaqueue.client.stats import BrokerStats, TopicStats
-from dejaqueue.client.topic_settings import LiveSettings, TopicSettings
+from dejaqueue.client.topic_settings import LiveSettings, SubscriptionSettings, TopicSettings
 from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, Topic, check_topic_name, no_setting
+from dejaqueue.model import CHANGEABLE, Topic, check_topic_name, no_setting, subscription_name
+from dejaqueue.subscriptions import check_subscription_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
@@ -177,6 +178,44 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
     async def resume_topic(self, name: str) -> Topic:
         """Hand out the messages of a paused topic again, at once."""
         return await self.alter_topic(name, paused=False)
+
+    async def create_subscription(
+        self, topic: str, subscription: str, **settings: Unpack[SubscriptionSettings]
+    ) -> dict[str, Any]:
+        """Give a topic a subscription, or change settings of one that it has.
+
+        Each message of the topic is for each of its subscriptions once, in an order of its own
+        (rule 19). Consume it with `consume(topic, subscription=…)`; its numbers are those of
+        `stats("topic@subscription")`.
+
+        Args:
+            topic: whose messages.
+            subscription: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+            settings: `order` (`due`, `priority`, `groups` or `arrival`; by default the topic's) and
+                `start` (`new`, or `live`: with all that the topic has), which stay; and those
+                settings of a topic that it may have of its own, as `lease_ms=60_000`.
+
+        Returns:
+            All its settings.
+
+        Raises:
+            BadRequest: a name or a value is wrong, or a setting is one that stays. TopicUnknown.
+        """
+        check_topic_name(topic)
+        check_subscription_name(subscription)
+        body = {"name": topic, "subscriptions": {subscription: settings}}
+        answer = await self._action("alter_topic", body)
+        return dict(answer["subscriptions"][subscription])
+
+    async def delete_subscription(self, topic: str, subscription: str) -> None:
+        """End a subscription: what only it still had is gone. Raises BadRequest, TopicUnknown."""
+        check_topic_name(topic)
+        check_subscription_name(subscription)
+        await self._action("alter_topic", {"name": topic, "subscriptions": {subscription: None}})
+
+    async def subscriptions(self, topic: str) -> dict[str, dict[str, Any]]:
+        """The named subscriptions of a topic, with their settings. Raises TopicUnknown."""
+        return (await self.topic(topic)).subscriptions
 
     async def assignments(self, topic: str) -> dict[str, Any]:
         """Which consumer has which partition of a topic with `assignment="exclusive"`.
@@ -395,6 +434,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         self,
         topic: str,
         *,
+        subscription: str = "",
         prefetch: int = 1_000,
         lease_ms: int = 0,
         auto_extend: bool = True,
@@ -411,6 +451,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
 
         Args:
             topic: whose messages.
+            subscription: as which of its subscriptions (rule 19); "" = the unnamed one.
             prefetch: messages on their way or held ahead, at most.
             until_settled: `prefetch` counts a message until it is settled, and not only until it is
                 handed over: what is at work counts. For long work that others could begin.
@@ -428,7 +469,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         rows_max = min(prefetch, 1_000)
         check_consumer(prefetch, rows_max, idle_ms, max_messages)
         stream = ConsumeStream(
-            topic,
+            subscription_name(topic, subscription),
             name or self._core.name,
             lease_ms,
             rows_max,
@@ -447,6 +488,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         self,
         topic: str,
         *,
+        subscription: str = "",
         batch_rows: int = 1_000,
         prefetch: int = 10_000,
         lease_ms: int = 0,
@@ -466,7 +508,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         """
         check_consumer(prefetch, batch_rows, idle_ms, max_messages)
         stream = ConsumeStream(
-            topic,
+            subscription_name(topic, subscription),
             name or self._core.name,
             lease_ms,
             batch_rows,

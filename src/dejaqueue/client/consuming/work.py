@@ -24,6 +24,7 @@ PREFETCH_MIN = 16
 class WorkOptions(TypedDict, total=False):
     """What `Client.run` passes on to `consume`."""
 
+    subscription: str
     prefetch: int
     lease_ms: int
     auto_extend: bool

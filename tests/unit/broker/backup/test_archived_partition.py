@@ -14,7 +14,7 @@ import pytest
 
 from dejaqueue.backup.manifest import ROWS, PartitionCopy
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
-from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import MessageState
@@ -37,7 +37,7 @@ def source_hash(copied: Copied) -> object:
     return copied.look(lambda core: core.engine.state_hash())
 
 
-def payloads(of: ArchivedPartition, engine: Engine) -> list[bytes]:
+def payloads(of: ArchivedPartition, engine: PartitionViews) -> list[bytes]:
     found = []
     for _, texts in of.rows(engine):
         text = texts["payload"]
@@ -55,11 +55,11 @@ def test_state_is_what_it_was__from_entries_rows_and_a_snapshot(copied: Copied) 
     copied.send(b"5", b"6")
     for copy in (copied.copy(), copied.copy(before)):
         of = archived(copied, copy)
-        engine = of.engine()
+        engine = of.views()
         assert engine.state_hash() == source_hash(copied)
         assert payloads(of, engine) == [b"2", b"3", b"4", b"5", b"6"]
     old = archived(copied, before)
-    assert payloads(old, old.engine()) == [b"1", b"2", b"3"]  # what came after did not reach it
+    assert payloads(old, old.views()) == [b"1", b"2", b"3"]  # what came after did not reach it
 
 
 def test_what_is_leased_comes_at_once__and_nothing_dies_of_it(copied: Copied) -> None:
@@ -68,20 +68,21 @@ def test_what_is_leased_comes_at_once__and_nothing_dies_of_it(copied: Copied) ->
     with copied.client.consume("a", prefetch=2, idle_ms=5_000) as messages:
         next(iter(messages))
         of = archived(copied, copied.copy())
-    engine = of.engine()
-    assert (engine.counts.leased, void_leases(engine)) == (2, 2)
+    views = of.views()
+    engine = views.unnamed
+    assert (engine.counts.leased, void_leases(views)) == (2, 2)
     assert (engine.counts.leased, engine.counts.scheduled, engine.dead) == (0, 2, {})
     [sequences] = engine.live_sequences()
     assert engine.attempts(sequences).tolist() == [1, 1]
     assert (engine.dues(sequences) <= engine.now_ms).all()
-    assert void_leases(engine) == 0
+    assert void_leases(views) == 0
 
 
 def test_another_journal_has_the_same_messages__and_a_snapshot_of_them(copied: Copied) -> None:
     copied.send(*[b"x%d" % number for number in range(100)])
     copied.client.cancel("a", ids=copied.send(b"gone"))
     of = archived(copied, copied.copy())
-    engine, store = of.engine(), MemoryStore()
+    engine, store = of.views(), MemoryStore()
     journal = store.open("b", 0)
     assert write(journal, of, engine) == 100
     journal.close()
@@ -108,8 +109,29 @@ def test_a_copy_that_lacks_something_is_refused_by_name(copied: Copied) -> None:
         (replace(copy, stretches=(stretch._replace(kind=ROWS),)), "a/0: no entries behind 0"),
     ):
         with pytest.raises(JournalDamaged, match=text):
-            archived(copied, spoilt).engine()
-    engine = archived(copied, copy).engine()
+            archived(copied, spoilt).views()
+    engine = archived(copied, copy).views()
     rows = archived(copied, replace(copy, stretches=(stretch._replace(piece=None),))).rows(engine)
     with pytest.raises(JournalDamaged, match="a/0: 1 messages have no stored row"):
         list(rows)
+
+
+def test_subscriptions_are_restored_with_what_each_still_has(copied: Copied) -> None:
+    copied.client.create_subscription("a", "s")
+    copied.send(b"1", b"2", delay=0)
+    copied.snapshot()
+    copied.send(b"3", delay=0)
+    with copied.client.consume_batches("a", max_messages=3, idle_ms=5_000) as batches:
+        for batch in batches:
+            batch.ack()
+    copied.snapshot()
+    of = archived(copied, copied.copy())
+    views = of.views()
+    assert (views.unnamed.counts.live, views.named[1].engine.counts.live) == (0, 3)
+    store = MemoryStore()
+    journal = store.open("b", 0)
+    assert write(journal, of, views) == 3
+    [locators] = views.live_locators()
+    found = journal.read(locators, ("payload",)).column(0).to_pylist()
+    assert sorted(found) == [b"1", b"2", b"3"]
+    views.check()

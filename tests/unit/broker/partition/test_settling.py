@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.broker.partition.leasing import apply_lease
 from dejaqueue.broker.partition.requests import SettleRequest
 from dejaqueue.broker.partition.settling import settle
 from dejaqueue.engine.commands import Lease, Stage
@@ -24,7 +23,7 @@ def served() -> Served:
     served.replies.clear()
     now_ms = served.core.now_ms()
     lease = Lease(now_ms, served.core.next_position(), now_ms, 2, now_ms + 1_000)
-    leased = apply_lease(served.core, lease)
+    leased = served.core.apply_lease(lease)
     assert leased is not None
     assert leased.lease_id == 3
     return served

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from dejaqueue.broker.consumers.dispatch import Consumer, Push
-from dejaqueue.broker.partition.leasing import apply_lease
 from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.engine.commands import Ack, Cancel, Lease
@@ -59,7 +58,7 @@ def leased(served: Served, *, done: bool = False) -> tuple[Consumer, Sink, Push]
     consumer = served.dispatcher.add(ConsumeStream("t"), sink, served.clock.now_us(), 0)
     now_ms, core = served.core.now_ms(), served.core
     position = core.next_position()
-    lease = apply_lease(core, Lease(now_ms, position, now_ms, 1, now_ms + 1_000))
+    lease = core.apply_lease(Lease(now_ms, position, now_ms, 1, now_ms + 1_000))
     assert lease is not None
     if done:
         core.apply(Ack(now_ms, position))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.shard.commit import CommitPorts, Commits
 from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.shard.core import ENTRY_ROW_BYTES, PartitionCore
@@ -20,8 +19,8 @@ from tests.unit.broker.cores import Served, journals, sequences
 def test_it_is_built_in_three_lines() -> None:
     core = PartitionCore(lambda: Topic("t"), 0, VirtualClock())
     opened = read_again(core, JournalDoor(journals()))
-    ports = CommitPorts(core.clock, Committer("test"), Dispatcher(0, lambda _number: True))
-    core.serve(opened.engine, opened.journal, Commits(opened.journal, opened.tail, 1, ports))
+    ports = CommitPorts(core.clock, Committer("test"))
+    core.serve(opened.views, opened.journal, Commits(opened.journal, opened.tail, 1, ports))
     assert (core.position, core.next_position()) == (1, 2)  # the first entry begins the epoch
 
 

@@ -121,7 +121,7 @@ def test_whether_it_is_there_is_asked_behind_the_epoch__before_it_is_served() ->
     door = JournalDoor(open_one, check_there=check_there)
     found = read_again(core, door)
     assert seen == [[EntryKind.OPEN_EPOCH]]  # who served it before is kept out by then
-    assert found.engine.epoch == found.epoch == 1
+    assert found.views.unnamed.epoch == found.epoch == 1
     found.journal.close()
 
 

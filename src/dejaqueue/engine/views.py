@@ -1,0 +1,465 @@
+"""PartitionViews: all that a partition is: what each view makes of the messages they share.
+
+Room: engine; pure, like engine.py, whose engines it has one of for each view.
+Holds: what comes in is in every view, under one sequence and one locator; a row's place in the
+    journal is freed when the last view is done with it; a producer's change is for all views, or,
+    while one of them has the message leased, for none (rule 20).
+See: engine.py for what a view is; view_rows.py for how one begins; rules 19 and 20; ADR 0053.
+
+The unnamed view is the queue that every topic is unless it is made without. While there is no other
+one, a command goes straight to its engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import xxhash
+
+from dejaqueue.engine import apply, commands, view_rows
+from dejaqueue.engine.arrays import Int64s, Mask, UInt8s
+from dejaqueue.engine.commands import Command
+from dejaqueue.engine.effects import Effects
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.table import DEAD, DONE, LEASED, SCHEDULED, STAGED, STAGED_ACK, row_locators
+from dejaqueue.engine.transitions import statuses_by_state
+from dejaqueue.errors import InternalError
+from dejaqueue.model import RowStatus
+
+_NONE = np.zeros(0, dtype=np.int64)
+_OF_VIEWS = (commands.OpenView, commands.DropView, commands.InView)
+_OK, _NOT_FOUND = np.uint8(RowStatus.OK), np.uint8(RowStatus.NOT_FOUND)
+_PRODUCER_STATUSES = statuses_by_state("cancel")
+_RANKS = np.zeros(6, dtype=np.uint8)
+"""By state: which of the states that views have a message in says what may be done with it."""
+_RANKS[[int(DEAD), int(STAGED), int(SCHEDULED), int(STAGED_ACK), int(LEASED)]] = range(1, 6)
+_HELD = _RANKS[int(STAGED_ACK)]
+"""From this rank on somebody has it in hand."""
+
+
+@dataclass(slots=True)
+class NamedView:
+    """One view with a name.
+
+    Attributes:
+        number: that commands name it by.
+        name, born: of its subscription (commands.OpenView).
+        by_arrival: its messages are due when they come in.
+        engine: what it makes of them.
+    """
+
+    number: int
+    name: str
+    born: int
+    by_arrival: bool
+    engine: Engine
+
+    def seen_by(self, command: commands.Enqueue) -> commands.Enqueue:
+        """New messages as this view takes them: answers and firings are the unnamed one's."""
+        dues_ms = command.dues_ms
+        if self.by_arrival:
+            dues_ms = np.full(dues_ms.size, command.now_ms, dtype=np.int64)
+        return replace(command, dues_ms=dues_ms, sub_batches=(), firings=())
+
+
+class PartitionViews:
+    """The views of one partition.
+
+    Args:
+        unnamed: the engine of the unnamed view, which gives the sequences and remembers producers,
+            transactions and cron entries; also where the topic has no such view.
+
+    Attributes:
+        named: the others, by number, in the order in which they began.
+        next_number: that the next one gets.
+    """
+
+    def __init__(self, unnamed: Engine) -> None:
+        self.unnamed = unnamed
+        self.named: dict[int, NamedView] = {}
+        self.next_number = 1
+        self._is_plain = True
+        self.settle()
+
+    def settle(self) -> None:
+        """See whether there is more than the unnamed view. After each change of what there is."""
+        self._is_plain = not self.named and self.unnamed.rules.unnamed
+        for engine in self.engines():
+            engine.state.finished = None if self._is_plain else []
+
+    def engines(self) -> Iterator[Engine]:
+        """Those of all views, the unnamed one's first, those by arrival last."""
+        yield self.unnamed
+        for by_arrival in (False, True):
+            for view in self.named.values():
+                if view.by_arrival == by_arrival:
+                    yield view.engine
+
+    def find(self, name: str) -> NamedView | None:
+        """The view of this name."""
+        return next((view for view in self.named.values() if view.name == name), None)
+
+    # --- the only writer
+
+    def apply(self, command: Command) -> Effects:
+        """Do what the command says, in the views that it is for. Raises as `Engine.apply`."""
+        if not self._is_plain:
+            return self._apply(command)
+        if isinstance(command, _OF_VIEWS):
+            return self._apply(command)
+        effects = self.unnamed.apply(command)
+        if isinstance(command, commands.Configure):
+            self.settle()
+        return effects
+
+    def _apply(self, command: Command) -> Effects:
+        match command:
+            case commands.InView():
+                return self._in_view(command)
+            case commands.Enqueue():
+                return self._enqueue(command)
+            case commands.Move() | commands.Cancel():
+                return self._change(command)
+            case commands.Relocate():
+                return self._relocate(command)
+            case commands.Decide():
+                return self._decide(command)
+            case commands.OpenEpoch() | commands.SetTime():
+                return self._everywhere(lambda _engine: command)
+            case commands.OpenView():
+                return self._open(command)
+            case commands.DropView():
+                return self._drop(command)
+            case _:
+                return self._alone(command)
+
+    def _alone(self, command: Command) -> Effects:
+        """Apply to the unnamed view alone."""
+        return self._everywhere(lambda engine: command if engine is self.unnamed else None)
+
+    def _in_view(self, command: commands.InView) -> Effects:
+        if not command.number:
+            return self.apply(command.command) if self._is_plain else self._alone(command.command)
+        view = self.named.get(command.number)
+        if view is None:
+            raise InternalError(f"a command for view {command.number}, which there is not")
+        inner = command.command
+        if isinstance(inner, commands.Configure):
+            inner = replace(inner, rules=_ids_as(view.engine, inner.rules))
+        if isinstance(inner, commands.Ack) and inner.stage is not None:
+            # It is the unnamed view that the transaction's home is told of.
+            self.unnamed.state.stage(inner.stage)
+        effects = view.engine.apply(inner)
+        effects.freed_locators = self._freed([_finished(view.engine, effects)])
+        return effects
+
+    def _everywhere(self, form: Callable[[Engine], Command | None]) -> Effects:
+        """Apply to each view what is for it; the effects are the unnamed one's."""
+        parts, first = [], Effects()
+        for engine in self.engines():
+            command = form(engine)
+            if command is not None:
+                effects = engine.apply(command)
+                parts.append(_finished(engine, effects))
+                first = effects if engine is self.unnamed else first
+        first.freed_locators = self._freed(parts)
+        return first
+
+    def _enqueue(self, command: commands.Enqueue) -> Effects:
+        if command.replaced is not None and command.stage is None:
+            self._begin(command.now_ms)
+            command = replace(command, replaced=self._not_held(command.replaced))
+        effects = self.unnamed.apply(command)
+        parts = [_finished(self.unnamed, effects)]
+        parts += [
+            _finished(view.engine, view.engine.apply(view.seen_by(command)))
+            for view in self.named.values()
+        ]
+        if command.stage is None:
+            first = effects.first_sequence
+            sequences = np.arange(first, first + command.dues_ms.size, dtype=np.int64)
+            parts.append(self._pass_over(sequences))
+        effects.freed_locators = self._freed(parts)
+        return effects
+
+    def _pass_over(self, sequences: Int64s) -> tuple[Int64s, Int64s]:
+        """Where there is no unnamed view, what came in is done there at once."""
+        state = self.unnamed.state
+        if state.rules.unnamed or not sequences.size:
+            return _NONE, _NONE
+        places = state.table.places(sequences)
+        places = places[state.table.states[places] == SCHEDULED]
+        state.unschedule(places)
+        state.counts.scheduled -= places.size
+        state.counts.acked += places.size
+        locators = state.finish(places)
+        state.sweep_order()
+        return _taken(state.finished), locators
+
+    def _change(self, command: commands.Move | commands.Cancel) -> Effects:
+        self._begin(command.now_ms)
+        sequences = command.sequences
+        states, _ = self.look(sequences)
+        command = replace(
+            command, sequences=np.where(_RANKS[states] >= _HELD, np.int64(-1), sequences)
+        )
+        done: Mask = np.zeros(sequences.size, dtype=np.bool_)
+        first, parts = Effects(), []
+        for engine in self.engines():
+            was_scheduled = engine.states(command.sequences) == SCHEDULED
+            form = command if engine is self.unnamed else self._seen_move(engine, command)
+            if form is None:
+                done |= was_scheduled
+                continue
+            effects = engine.apply(form)
+            done |= True if effects.statuses is None else effects.statuses == _OK
+            parts.append(_finished(engine, effects))
+            first = effects if engine is self.unnamed else first
+        before = _PRODUCER_STATUSES[states]
+        statuses = np.where(done, _OK, np.where(before == _OK, _NOT_FOUND, before))
+        first.statuses = None if done.all() else statuses
+        first.freed_locators = self._freed(parts)
+        return first
+
+    def _seen_move(
+        self, engine: Engine, command: commands.Move | commands.Cancel
+    ) -> commands.Move | commands.Cancel | None:
+        """A change as a named view takes it; None = it makes no difference there."""
+        view = next(view for view in self.named.values() if view.engine is engine)
+        if not view.by_arrival or isinstance(command, commands.Cancel):
+            return command
+        if command.priorities is None and command.groups is None:
+            return None
+        return replace(command, dues_ms=None)
+
+    def _relocate(self, command: commands.Relocate) -> Effects:
+        sequences = command.sequences
+        old, copies = self.locators(sequences), row_locators(command.position, sequences.size)
+        is_first = np.zeros(sequences.size, dtype=np.bool_)
+        is_first[np.unique(sequences, return_index=True)[1]] = True
+        moved = is_first & (old >= 0)
+        effects = self._everywhere(lambda _engine: command)
+        effects.freed_locators = np.concatenate([old[moved], copies[~moved]])
+        return effects
+
+    def _decide(self, command: commands.Decide) -> Effects:
+        staged = self.unnamed.state.staged.get(command.transaction)
+        came = _NONE if staged is None else np.concatenate([_NONE, *staged.enqueued])
+        if command.commit and staged is not None and staged.replaced:
+            self._begin(command.now_ms)
+            replaced = self._not_held(np.concatenate(staged.replaced))
+            for engine in self.engines():
+                own = engine.state.staged.get(command.transaction)
+                if own is not None:
+                    own.replaced = [replaced]
+        effects = self._everywhere(lambda _engine: command)
+        if command.commit:
+            freed = self._freed([self._pass_over(came)])
+            effects.freed_locators = np.concatenate([effects.freed_locators, freed])
+        return effects
+
+    # --- views begin and end
+
+    def _open(self, command: commands.OpenView) -> Effects:
+        if command.number != self.next_number:
+            raise InternalError(f"view {command.number} where {self.next_number} comes next")
+        self._begin(command.now_ms)
+        sources = [engine.state for engine in self.engines()]
+        if command.from_start:
+            sequences = view_rows.everything(sources)
+        else:
+            sequences = view_rows.undecided(self.unnamed.state)
+        engine = Engine(self.unnamed.partition, sources[0].layout)
+        state = engine.state
+        state.now_ms, state.epoch = command.now_ms, self.unnamed.epoch
+        # As if all that it has were the only messages that there ever were.
+        ids_from = self.unnamed.next_sequence - sequences.size
+        state.configure(replace(Rules.from_text(command.rules), ids_from=ids_from))
+        view_rows.seed(
+            state,
+            sources,
+            sequences,
+            held_due_ms=command.held_due_ms,
+            arrived_ms=command.now_ms if command.by_arrival else None,
+        )
+        self.named[command.number] = NamedView(
+            command.number, command.name, command.born, command.by_arrival, engine
+        )
+        self.next_number += 1
+        self.settle()
+        return Effects()
+
+    def _drop(self, command: commands.DropView) -> Effects:
+        view = self.named.pop(command.number, None)
+        if view is None:
+            raise InternalError(f"the end of view {command.number}, which there is not")
+        self.unnamed.state.now_ms = max(self.unnamed.now_ms, command.now_ms)
+        parts = [
+            (places + view.engine.state.table.base, view.engine.state.table.locators[places])
+            for places in view.engine.state.table.live_places()
+        ]
+        freed = self._freed(parts)
+        self.settle()
+        return Effects(freed_locators=freed)
+
+    # --- over all views
+
+    def _begin(self, now_ms: int) -> None:
+        """It is `now_ms` in all of them: what ended by now is over before it is judged."""
+        for engine in self.engines():
+            apply.begin(engine.state, now_ms)
+
+    def _not_held(self, sequences: Int64s) -> Int64s:
+        """Those of these messages that nobody has in hand, in any view."""
+        free: Int64s = sequences[_RANKS[self.states(sequences)] < _HELD]
+        return free
+
+    def _freed(self, parts: list[tuple[Int64s, Int64s]]) -> Int64s:
+        """Of what views have finished, the locators of what no view has any more."""
+        parts = [part for part in parts if part[0].size]
+        if not parts:
+            return _NONE
+        sequences, locators = parts[0]
+        if len(parts) > 1:
+            sequences = np.concatenate([part[0] for part in parts])
+            sequences, first = np.unique(sequences, return_index=True)
+            locators = np.concatenate([part[1] for part in parts])[first]
+        freed: Int64s = locators[self.states(sequences) == DONE]
+        return freed
+
+    @property
+    def now_ms(self) -> int:
+        """Time of the last command that left a trace in any of them."""
+        if self._is_plain:
+            return self.unnamed.now_ms
+        return max(engine.now_ms for engine in self.engines())
+
+    def look(self, sequences: Int64s) -> tuple[UInt8s, Int64s]:
+        """What may be done with each message: its state in the view that has most to say, and when
+        it is due there, or its last lease ends."""
+        states, dues_ms = self.unnamed.states(sequences), self.unnamed.dues(sequences)
+        if self._is_plain:
+            return states, dues_ms
+        for engine in self.engines():
+            theirs, their_dues_ms = engine.states(sequences), engine.dues(sequences)
+            ranks, their_ranks = _RANKS[states], _RANKS[theirs]
+            says_more = their_ranks > ranks
+            says_more |= (their_ranks == ranks) & (theirs == LEASED) & (their_dues_ms > dues_ms)
+            states = np.where(says_more, theirs, states).astype(np.uint8, copy=False)
+            dues_ms = np.where(says_more, their_dues_ms, dues_ms)
+        return states, dues_ms
+
+    def states(self, sequences: Int64s) -> UInt8s:
+        """As `look`, the states alone; DONE for what no view has."""
+        return self.unnamed.states(sequences) if self._is_plain else self.look(sequences)[0]
+
+    def locators(self, sequences: Int64s) -> Int64s:
+        """Where the stored row of each is; -1 for what is done in all."""
+        locators = self.unnamed.locators(sequences)
+        for view in self.named.values():
+            locators = np.maximum(locators, view.engine.locators(sequences))
+        return locators
+
+    def sent_by(self, sequences: Int64s, sender: str) -> Mask:
+        """Which of these are messages that this sender sent, live in any view."""
+        mask = self.unnamed.sent_by(sequences, sender)
+        for view in self.named.values():
+            mask |= view.engine.sent_by(sequences, sender)
+        return mask
+
+    def find_keys(self, key_hashes: Int64s) -> tuple[Int64s, Int64s]:
+        """As `Engine.find_keys`, of what is live in any view."""
+        rows, sequences = self.unnamed.find_keys(key_hashes)
+        if not self.named:
+            return rows, sequences
+        found = [(rows, sequences)]
+        found += [view.engine.find_keys(key_hashes) for view in self.named.values()]
+        both = np.stack([np.concatenate([pair[at] for pair in found]) for at in (0, 1)])
+        rows, sequences = np.unique(both, axis=1)
+        return rows, sequences
+
+    def has_key(self, wanted: Callable[[Int64s], Mask]) -> bool:
+        """As `Engine.has_key`, of what is live in any view."""
+        return any(engine.has_key(wanted) for engine in self.engines())
+
+    def backlog(self, mean_payload_bytes: int) -> tuple[int, int]:
+        """As `Engine.backlog`, of the view that has most."""
+        if self._is_plain:
+            return self.unnamed.backlog(mean_payload_bytes)
+        counts, byte_counts = zip(
+            *(engine.backlog(mean_payload_bytes) for engine in self.engines()), strict=True
+        )
+        return max(counts), max(byte_counts)
+
+    # --- for tests and replicas
+
+    def state_hash(self) -> int:
+        """64 bits, equal wherever the same commands were applied; without named views that of the
+        unnamed one."""
+        if not self.named:
+            return self.unnamed.state_hash()
+        whole = xxhash.xxh3_64(f"{self.next_number} {self.unnamed.state_hash()}".encode())
+        for view in self.named.values():
+            about = f"{view.number} {view.name!r} {view.born} {view.by_arrival}"
+            whole.update(f";{about} {view.engine.state_hash()}".encode())
+        return whole.intdigest()
+
+    def check(self) -> None:
+        """Raise InternalError if an invariant is breached. Cost: O(live messages of all views)."""
+        for engine in self.engines():
+            engine.check()
+            if engine.next_sequence != self.unnamed.next_sequence:
+                raise InternalError("views give different sequences")
+            for sequences in engine.live_sequences():
+                if (engine.locators(sequences) != self.locators(sequences)).any():
+                    raise InternalError("a message lies in two places")
+
+    # --- for the journal
+
+    def live_locators(self) -> Iterator[Int64s]:
+        """As `Engine.live_locators`, each once, of what is live in any view."""
+        if self._is_plain:
+            yield from self.unnamed.live_locators()
+            return
+        parts = [part for engine in self.engines() for part in engine.live_locators()]
+        if parts:
+            yield np.unique(np.concatenate(parts))
+
+    def live_sequences(self) -> Iterator[Int64s]:
+        """As `Engine.live_sequences`, each once, of what is live in any view."""
+        if self._is_plain:
+            yield from self.unnamed.live_sequences()
+            return
+        parts = [part for engine in self.engines() for part in engine.live_sequences()]
+        if parts:
+            yield np.unique(np.concatenate(parts))
+
+    def live_in(self, first_position: int, last_position: int, limit: int) -> Int64s:
+        """As `Engine.live_in`, of what is live in any view."""
+        if self._is_plain:
+            return self.unnamed.live_in(first_position, last_position, limit)
+        span = first_position, last_position, limit
+        parts = [engine.live_in(*span) for engine in self.engines()]
+        sequences = np.concatenate(parts)
+        # Each once, in the order of the first view that has it.
+        return sequences[np.sort(np.unique(sequences, return_index=True)[1], kind="stable")][:limit]
+
+
+def _finished(engine: Engine, effects: Effects) -> tuple[Int64s, Int64s]:
+    """What a command finished in a view: sequences, and the locators that it would free."""
+    return _taken(engine.state.finished), effects.freed_locators
+
+
+def _taken(finished: list[Int64s] | None) -> Int64s:
+    assert finished is not None, "there are named views"
+    sequences = np.concatenate([_NONE, *finished])
+    finished.clear()
+    return sequences
+
+
+def _ids_as(engine: Engine, rules: str) -> str:
+    """Rules of a topic for a view, whose first sequence is its own."""
+    return replace(Rules.from_text(rules), ids_from=engine.rules.ids_from).to_text()

@@ -1,0 +1,105 @@
+"""Subscriptions of a topic: make, list, show, change, delete.
+
+Room: http. Settings of the topic, one by one; a subscription is consumed and looked at as
+`topic@subscription` where a topic is.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from fastapi.responses import Response
+
+from dejaqueue.access import audit, rules
+from dejaqueue.access.calls import ACTIONS
+from dejaqueue.errors import TopicUnknown
+from dejaqueue.http.auditing import note
+from dejaqueue.http.bodies import json_object
+from dejaqueue.http.direct import json_answer
+from dejaqueue.http.openapi import TopicName, answers, body, route
+from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.http.subscription_shapes import (
+    Subscriptions,
+    SubscriptionSettings,
+    SubscriptionShown,
+)
+from dejaqueue.model import subscription_name
+
+router = APIRouter(prefix="/v1/topics/{topic}/subscriptions", tags=["subscriptions"])
+Body = Annotated[dict[str, Any], Depends(json_object)]
+Name = Annotated[
+    str,
+    Path(
+        description="The subscription's name.",
+        pattern=r"^[A-Za-z0-9._-]{1,64}$",
+        examples=["billing"],
+    ),
+]
+_EXAMPLE = {"name": "billing", "order": "due", "start": "new", "lease_ms": 60_000}
+_SHOWN = answers(SubscriptionShown, _EXAMPLE, "The subscription.", 404)
+
+
+@route(
+    router,
+    "list_subscriptions",
+    responses=answers(Subscriptions, {"subscriptions": [_EXAMPLE]}, "The subscriptions.", 404),
+)
+def list_subscriptions(request: Request, topic: TopicName) -> Response:
+    """The named subscriptions of a topic."""
+    rules.require_any(principal_of(request), rules.ANY, topic)
+    found = service_of(request).broker.topic(topic, newest=True).subscriptions
+    shown = [{"name": name, **settings} for name, settings in found.items()]
+    return json_answer({"subscriptions": shown})
+
+
+@route(router, "show_subscription", responses=_SHOWN)
+def show_subscription(request: Request, topic: TopicName, subscription: Name) -> Response:
+    """The settings that a subscription has of its own."""
+    rules.require_any(principal_of(request), rules.ANY, topic)
+    found = service_of(request).broker.topic(topic, newest=True).subscriptions
+    if subscription not in found:
+        raise TopicUnknown(subscription_name(topic, subscription))
+    return json_answer({"name": subscription, **found[subscription]})
+
+
+@route(
+    router,
+    "put_subscription",
+    openapi_extra=body(SubscriptionSettings, {"order": "due", "lease_ms": 60_000}),
+    responses=_SHOWN,
+)
+def put_subscription(
+    request: Request, topic: TopicName, subscription: Name, values: Body
+) -> Response:
+    """Make a subscription, or change settings of one; they hold at once."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return _alter(request, topic, subscription, given)
+
+
+@route(
+    router,
+    "delete_subscription",
+    status_code=204,
+    response_class=Response,
+    responses={
+        key: value for key, value in answers(None, None, "", 404, status=204).items() if key != 204
+    },
+)
+def delete_subscription(request: Request, topic: TopicName, subscription: Name) -> Response:
+    """End a subscription, with what only it still had."""
+    found = service_of(request).broker.topic(topic, newest=True).subscriptions
+    if subscription not in found:
+        raise TopicUnknown(subscription_name(topic, subscription))
+    _alter(request, topic, subscription, None)
+    return Response(status_code=204)
+
+
+def _alter(
+    request: Request, topic: str, subscription: str, settings: dict[str, Any] | None
+) -> Response:
+    changes = {"subscriptions": {subscription: settings}}
+    ACTIONS["alter_topic"].rule.require(principal_of(request), {**changes, "name": topic})
+    note(request, **audit.facts("alter_topic", changes))
+    altered = service_of(request).broker.alter_topic(topic, changes)
+    return json_answer({"name": subscription, **altered.subscriptions.get(subscription, {})})

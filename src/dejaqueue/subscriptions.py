@@ -1,0 +1,142 @@
+"""The words of subscriptions: their names, orders and settings.
+
+Room: vocabulary; pure, imports only `limits` and `errors`.
+Holds: what is checked here has each setting that it needs, and none that nobody knows.
+See: model.Topic, which has them; docs/guides/subscriptions.md; rules 19 and 20.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from dejaqueue import limits
+from dejaqueue.errors import BadRequest
+
+
+class Order(StrEnum):
+    """In which order a subscription gets messages."""
+
+    DUE = "due"
+    PRIORITY = "priority"
+    GROUPS = "groups"
+    ARRIVAL = "arrival"
+
+
+class Start(StrEnum):
+    """With which messages a new subscription begins."""
+
+    NEW = "new"
+    """Those that come from now on."""
+    LIVE = "live"
+    """Besides, all that the topic has, as some view of it is not done with them."""
+
+
+OWN_SETTINGS = (
+    "lease_ms",
+    "lease_ahead_ms",
+    "weights",
+    "group_in_flight_max",
+    "max_attempts",
+    "dead_letter",
+    "backoff_ms",
+    "backoff_factor",
+    "backoff_max_ms",
+    "backoff_jitter",
+    "assignment",
+    "paused",
+)
+"""Settings of a topic that a subscription may have of its own; all others are the topic's."""
+SETTINGS = ("order", "start", *OWN_SETTINGS)
+BORN = "born"
+"""What tells a subscription from those that had its name before; the broker gives it."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def check_subscription_name(name: object, field: str = "subscription") -> str:
+    """Return the name, or raise BadRequest if no subscription may be called so."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadRequest(field, "1 to 64 characters of A-Z a-z 0-9 . _ -", name)
+    return name
+
+
+def check_subscriptions(given: object, usual: Order) -> dict[str, dict[str, Any]]:
+    """Subscriptions by name, each with its order and start, or BadRequest. Values that are a
+    topic's as well are for the topic to check.
+
+    Args:
+        usual: the order of one that names none.
+    """
+    most = limits.SUBSCRIPTIONS_MAX
+    if not isinstance(given, dict) or len(given) > most:
+        limit = f"at most {most} subscriptions by name, each with its settings"
+        raise BadRequest("topic.subscriptions", limit, given)
+    checked = {}
+    for name, values in given.items():
+        check_subscription_name(name, "topic.subscriptions")
+        if not isinstance(values, dict):
+            raise BadRequest(f"topic.subscriptions.{name}", "settings by name", values)
+        for setting in values:
+            if setting not in (*SETTINGS, BORN):
+                limit = f"one of {', '.join(SETTINGS)}"
+                raise BadRequest(f"subscription.{setting}", limit, values[setting])
+        order = _word(Order, "order", values.get("order", usual))
+        start = _word(Start, "start", values.get("start", Start.NEW))
+        checked[name] = values | {"order": order, "start": start}
+    return checked
+
+
+def _word(kind: type[_Word], name: str, value: Any) -> str:
+    try:
+        return str(kind(value))
+    except ValueError:
+        raise BadRequest(f"subscription.{name}", f"one of {', '.join(kind)}", value) from None
+
+
+def own_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """What a subscription has of its own of a topic's settings."""
+    return {name: values[name] for name in OWN_SETTINGS if name in values}
+
+
+def changed_subscriptions(
+    known: dict[str, dict[str, Any]], changes: object, born: int
+) -> dict[str, dict[str, Any]]:
+    """Subscriptions after a change.
+
+    Args:
+        changes: settings by name of those that are made or changed; None in their place = gone.
+        born: of those that are made.
+
+    Raises:
+        BadRequest: it is no such thing, changes what is fixed, or ends one that there is not.
+
+    >>> changed_subscriptions({}, {"audit": {"order": "arrival"}}, 7)
+    {'audit': {'order': 'arrival', 'born': 7}}
+    >>> changed_subscriptions({"audit": {"order": "arrival", "born": 7}}, {"audit": None}, 8)
+    {}
+    """
+    if not isinstance(changes, dict):
+        raise BadRequest("topic.subscriptions", "settings by name", changes)
+    after = dict(known)
+    for name, values in changes.items():
+        before = known.get(name)
+        if values is None:
+            if after.pop(name, None) is None:
+                raise BadRequest("topic.subscriptions", "a subscription that there is", name)
+            continue
+        if not isinstance(values, dict):
+            raise BadRequest(f"topic.subscriptions.{name}", "settings by name", values)
+        if BORN in values and values[BORN] != (before or {}).get(BORN):
+            raise BadRequest(f"subscription.{BORN}", "what the broker gives", values[BORN])
+        if before is None:
+            after[name] = values | {BORN: born}
+            continue
+        for fixed in ("order", "start"):
+            if values.get(fixed, before[fixed]) != before[fixed]:
+                limit = f"{before[fixed]}, as it was made"
+                raise BadRequest(f"subscription.{fixed}", limit, values[fixed])
+        after[name] = before | values
+    return after

@@ -1,0 +1,240 @@
+"""Several views of a partition against one reference model for each, step by step.
+
+What is leased, freed and answered is compared after each command; hashes of a replay and of what a
+snapshot gives at the end. Not covered: the commands of one view by themselves
+(test_engine_against_model.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dejaqueue import limits
+from dejaqueue.engine import commands
+from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.layout import Layout
+from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.view_snapshots import plan_views_snapshot, restore_views
+from dejaqueue.engine.views import PartitionViews
+from dejaqueue.model import MessageState, RowStatus
+from dejaqueue.testing.reference_model import Message, ReferenceModel
+
+TINY = Layout(slab_bits=6)
+OK, NOT_FOUND, LEASED = RowStatus.OK, RowStatus.NOT_FOUND, RowStatus.LEASED
+
+
+def int64s(values: Any) -> Any:
+    return np.array(values, dtype=np.int64)
+
+
+class Twins:
+    """Views, and a model of each by its number; 0 is the unnamed one."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.views = PartitionViews(Engine(0, TINY))
+        self.models = {0: ReferenceModel()}
+        self.by_arrival: set[int] = set()
+        self.now_ms, self.position = 1_000, 0
+        self.journal: list[commands.Command] = []
+        self.leases: list[tuple[int, int]] = []
+        self.files: dict[str, bytes] = {}
+
+    # --- both sides ---------------------------------------------------------------------------
+
+    def stored(self) -> dict[int, int]:
+        """Where each message lies that any model has."""
+        found: dict[int, int] = {}
+        for model in self.models.values():
+            for sequence, message in model.live.items():
+                assert found.setdefault(sequence, message.locator) == message.locator
+        return found
+
+    def apply(self, command: commands.Command, before: dict[int, int]) -> Any:
+        """Apply to the views, after the models: only what no model has any more is freed."""
+        effects = self.views.apply(command)
+        after = self.stored()
+        gone = sorted(locator for sequence, locator in before.items() if sequence not in after)
+        if not isinstance(command, commands.Relocate):
+            assert sorted(effects.freed_locators.tolist()) == gone, command
+        if not effects.is_void:
+            self.journal.append(command)
+        for number, model in self.models.items():
+            engine = self.views.named[number].engine if number else self.views.unnamed
+            assert engine.counts.live == len(model.live)
+        return effects
+
+    def inside(self, number: int, command: Any) -> Any:
+        """A command of one view; the effects, and what the model says."""
+        before = self.stored()
+        outcome = self.models[number].apply(command)
+        wrapped = commands.InView(command.now_ms, number, command) if number else command
+        return self.apply(wrapped, before), outcome
+
+    def begin(self) -> None:
+        for model in self.models.values():
+            model.begin(self.now_ms)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def time(self) -> None:
+        self.now_ms += self.random.choice([1, 3, 20])
+
+    def send(self) -> None:
+        self.position += 1
+        count = self.random.randint(0, 6)
+        dues = int64s([self.now_ms + self.random.randint(-5, 15) for _ in range(count)])
+        lives = [self.random.choice([0, 0, 0, self.now_ms + 25]) for _ in range(count)]
+        command = commands.Enqueue(self.now_ms, self.position, dues, (), expires_ms=int64s(lives))
+        before = self.stored()
+        for number, model in self.models.items():
+            seen = command
+            if number in self.by_arrival:
+                seen = replace(command, dues_ms=np.full(count, self.now_ms, dtype=np.int64))
+            model.apply(seen)
+        self.apply(command, before)
+
+    def lease(self) -> None:
+        self.position += 1
+        number, count = self.random.choice(list(self.models)), self.random.randint(0, 5)
+        end_ms = self.now_ms + self.random.randint(1, 30)
+        command = commands.Lease(self.now_ms, self.position, self.now_ms, count, end_ms)
+        effects, outcome = self.inside(number, command)
+        leased = effects.leased
+        assert (leased is None) == (outcome.leased is None)
+        if leased is not None:
+            columns = (leased.sequences, leased.attempts, leased.dues_ms, leased.locators)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            assert list(rows) == outcome.leased
+            self.leases.append((number, self.position))
+
+    def settle(self) -> None:
+        if not self.leases:
+            return
+        number, lease_id = self.random.choice(self.leases)
+        if number not in self.models:
+            return
+        command: Any = commands.Ack(self.now_ms, lease_id)
+        if self.random.random() < 0.3:
+            command = commands.Nack(self.now_ms, self.now_ms + 2, lease_id)
+        effects, outcome = self.inside(number, command)
+        expected = outcome.statuses or []
+        found = effects.statuses
+        assert ([0] * len(expected) if found is None else found.tolist()) == expected
+
+    def change(self) -> None:
+        rows = self.random.randint(1, 5)
+        last = self.views.unnamed.next_sequence
+        sequences = [max(-1, last + 1 - self.random.randint(0, 15)) for _ in range(rows)]
+        dues = int64s([self.now_ms + self.random.randint(0, 20) for _ in range(rows)])
+        moves = self.random.random() < 0.5
+        command: Any = commands.Cancel(self.now_ms, int64s(sequences))
+        if moves:
+            command = commands.Move(self.now_ms, int64s(sequences), dues)
+        before = self.stored()
+        self.begin()
+        held = [LEASED in self.refusals(sequence) for sequence in sequences]
+        free = int64s([-1 if no else s for no, s in zip(held, sequences, strict=True)])
+        done = np.zeros(rows, dtype=np.bool_)
+        for number, model in self.models.items():
+            if moves and number in self.by_arrival:
+                done |= [model.refusal(sequence) == OK for sequence in free.tolist()]
+                continue
+            outcome = model.apply(replace(command, sequences=free))
+            done |= np.array(outcome.statuses) == OK
+        expected = [LEASED if no else OK if yes else NOT_FOUND for no, yes in zip(held, done)]  # noqa: B905
+        effects = self.apply(command, before)
+        found = [OK] * rows if effects.statuses is None else effects.statuses.tolist()
+        assert found == expected, command
+
+    def refusals(self, sequence: int) -> list[int]:
+        return [model.refusal(sequence) for model in self.models.values()]
+
+    def relocate(self) -> None:
+        self.position += 1
+        stored = self.stored()
+        picked = self.random.sample(sorted(stored), min(3, len(stored)))
+        sequences = [*picked, 0]
+        command = commands.Relocate(self.now_ms, self.position, int64s(sequences))
+        expected, seen = [], set[int]()
+        self.begin()
+        for row, sequence in enumerate(sequences):
+            copy = (self.position << limits.ROW_BITS) + row
+            is_moved = sequence in stored and sequence not in seen
+            expected.append(stored[sequence] if is_moved else copy)
+            seen.add(sequence)
+        for model in self.models.values():
+            model.apply(command)
+        effects = self.apply(command, stored)
+        assert sorted(effects.freed_locators.tolist()) == sorted(expected)
+
+    def bury(self) -> None:
+        number = self.random.choice(list(self.models))
+        if self.models[number].dead:
+            group = next(iter(self.models[number].dead))
+            self.inside(number, commands.Bury(self.now_ms, group))
+
+    def open(self) -> None:
+        if len(self.models) > 3:
+            return
+        number = self.views.next_number
+        live, by_arrival = self.random.random() < 0.5, self.random.random() < 0.4
+        held_ms = self.now_ms + 4
+        about = (number, f"v{number}", number, Rules().to_text(), live, by_arrival, held_ms)
+        before = self.stored()
+        self.begin()
+        model = ReferenceModel()
+        model.now_ms, model.next_sequence = self.now_ms, self.models[0].next_sequence
+        # In the order in which a message is asked for: those by arrival last.
+        known = sorted(self.models, key=lambda known: (known in self.by_arrival, known))
+        for other in (self.models[one] for one in known if live):
+            for message in other.live.values():
+                due_ms = message.due_ms if message.state is MessageState.SCHEDULED else held_ms
+                due_ms = self.now_ms if by_arrival else due_ms
+                new = Message(message.sequence, due_ms, message.locator, message.key_hash)
+                new.expires_ms = message.expires_ms
+                model.live.setdefault(message.sequence, new)
+        model.live = dict(sorted(model.live.items()))
+        self.models[number] = model
+        self.by_arrival |= {number} if by_arrival else set()
+        self.apply(commands.OpenView(self.now_ms, *about), before)
+
+    def drop(self) -> None:
+        named = [number for number in self.models if number]
+        if named and self.random.random() < 0.3:
+            before = self.stored()
+            number = self.random.choice(named)
+            del self.models[number]
+            self.apply(commands.DropView(self.now_ms, number), before)
+
+    def snapshot(self) -> None:
+        """Go on with what a snapshot gives."""
+        meta, files = plan_views_snapshot(self.views)
+        self.files |= {name: bytes(content) for name, content in files if content is not None}
+        restored = restore_views(meta, lambda name: memoryview(self.files[name]), TINY)
+        assert restored.state_hash() == self.views.state_hash()
+        self.views = restored
+
+    def replayed(self) -> PartitionViews:
+        views = PartitionViews(Engine(0, TINY))
+        for command in self.journal:
+            views.apply(command)
+        return views
+
+
+STEPS = ("time", "send", "send", "lease", "lease", "settle", "settle", "change", "change", "open")
+RARE = ("relocate", "bury", "drop", "snapshot")
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_views_do_what_their_models_say(seed: int) -> None:
+    twins = Twins(Random(seed))
+    for _ in range(150):
+        getattr(twins, twins.random.choice((*STEPS, *STEPS, *RARE)))()
+        twins.views.check()
+    assert twins.replayed().state_hash() == twins.views.state_hash()

@@ -1,0 +1,55 @@
+"""`dejaq subscription`: what is made, shown, changed, consumed and deleted."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Run
+
+
+def test_a_subscription_is_made__listed__shown_and_changed(run: Run) -> None:
+    run("topic", "create", "t")
+    made = json.loads(
+        run("subscription", "create", "t", "billing", "--lease", "1m", "--json").stdout
+    )
+    assert made["name"] == "billing"
+    assert (made["order"], made["start"], made["lease_ms"]) == ("due", "new", 60_000)
+    run("subscription", "create", "t", "audit", "--order", "arrival")
+    run("send", "t", "--text", "a", "--delay", "1h")
+    listed = run("subscription", "list", "t", "--json").stdout.splitlines()
+    assert [json.loads(line) for line in listed] == [
+        {"name": "billing", "order": "due", "ready": 0, "scheduled": 1, "leased": 0},
+        {"name": "audit", "order": "arrival", "ready": 1, "scheduled": 1, "leased": 0},
+    ]
+    altered = json.loads(
+        run("subscription", "alter", "t", "billing", "--lease", "2m", "--json").stdout
+    )
+    assert altered == made | {"lease_ms": 120_000}
+    shown = json.loads(run("subscription", "show", "t", "billing", "--json").stdout)
+    assert shown == altered
+    assert run("subscription", "show", "t", "other").exit_code != 0
+    assert run("subscription", "alter", "t", "other", "--lease", "2m").exit_code != 0
+    assert run("subscription", "alter", "t", "billing").exit_code == 2
+
+
+def test_it_is_consumed_and_paused_by_itself(run: Run) -> None:
+    run("topic", "create", "t", "--no-unnamed")
+    run("subscription", "create", "t", "a")
+    run("subscription", "create", "t", "b")
+    run("send", "t", "--text", "x")
+    run("subscription", "pause", "t", "a")
+    consume = ("consume", "t", "--max", "1", "--timeout")
+    assert run(*consume, "100ms", "--subscription", "a").stdout_bytes == b""
+    assert run(*consume, "10s", "--subscription", "b").stdout_bytes == b"x\n"
+    run("subscription", "resume", "t", "a")
+    assert run(*consume, "10s", "--subscription", "a").stdout_bytes == b"x\n"
+    assert run(*consume, "100ms").stdout_bytes == b""
+
+
+def test_deleting_asks_first(run: Run) -> None:
+    run("topic", "create", "t")
+    run("subscription", "create", "t", "a")
+    assert run("subscription", "delete", "t", "a", stdin=b"n\n").exit_code != 0
+    assert run("subscription", "delete", "t", "a", "--yes").exit_code == 0
+    assert run("subscription", "list", "t", "--json").stdout == ""
+    assert run("subscription", "delete", "t", "a", "--yes").exit_code != 0

@@ -1,0 +1,48 @@
+"""Subscriptions of a topic over HTTP."""
+
+from __future__ import annotations
+
+from tests.unit.http.conftest import Api
+
+AT = "/v1/topics/t/subscriptions"
+
+
+def test_one_is_made__shown__consumed_and_deleted(api: Api) -> None:
+    status, made = api.ask("PUT", f"{AT}/a", {"lease_ms": 5_000, "paused": None})
+    assert (status, made["name"], made["order"], made["lease_ms"]) == (200, "a", "due", 5_000)
+    assert api.get(f"{AT}/a") == made
+    assert api.get(AT) == {"subscriptions": [made]}
+    api.send("x")
+    [leased] = api.post("/v1/topics/t@a/lease")["messages"]
+    [again] = api.lease()  # the unnamed one has it, too
+    assert leased["id"] == again["id"]
+    held = {"messages": [{"id": leased["id"], "attempt": leased["attempt"]}]}
+    [settled] = api.post("/v1/topics/t@a/ack", held)["messages"]
+    assert settled["status"] == "OK"
+    stats = api.get("/v1/topics/t@a/stats")
+    assert (stats["topic"], stats["acked"], stats["leased"]) == ("t@a", 1, 0)
+    assert api.get("/v1/topics/t/stats")["leased"] == 1
+    assert api.ask("DELETE", f"{AT}/a") == (204, None)
+    for method, path in (
+        ("DELETE", f"{AT}/a"),
+        ("GET", f"{AT}/a"),
+        ("POST", "/v1/topics/t@a/lease"),
+        ("GET", "/v1/topics/t@a/stats"),
+        ("GET", "/v1/topics/none/subscriptions"),
+    ):
+        assert api.ask(method, path)[0] == 404, path
+
+
+def test_what_is_wrong_is_named(api: Api) -> None:
+    for values, field in (
+        ({"order": "random"}, "subscription.order"),
+        ({"partitions": 3}, "subscription.partitions"),
+        ({"born": 3}, "subscription.born"),
+        ({"lease_ms": 1}, "topic.lease_ms"),
+    ):
+        status, found = api.ask("PUT", f"{AT}/a", values)
+        assert (status, found["field"]) == (400, field)
+    assert api.ask("PUT", f"{AT}/{'a' * 65}", {})[0] in (400, 404, 422)
+    api.ask("PUT", f"{AT}/a", {})
+    assert api.ask("PUT", f"{AT}/a", {"order": "arrival"})[0] == 400
+    api.post("/v1/topics/t@a/messages", {"payload": "x"}, status=404)  # sent to the topic alone
