@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -88,6 +89,10 @@ def test_nothing_is_lost_early_or_twice__processes_end_under_load(broker: Broker
     with Client(broker.url) as client:
         served = client.cluster(TOPIC)["topics"]
     assert {one["node"] for one in served} == {"process-1", "process-2"}
+    with urlopen(f"http://127.0.0.1:{broker.http_port}/metrics") as page:
+        text = page.read().decode()
+    for one in served:
+        assert f'dejaq_ready_state{{process="{one["node"]}"}} 1' in text
     children = children_of(broker.pid)
     assert broker.stop() == 0
     assert all(is_gone(child) for child in children)

@@ -283,6 +283,7 @@ def _http_server(
         context,
         partial(stats_of_all, broker, forwarding),
         forwarding.tls,
+        is_divided=parent is not None,
     )
     return HttpServer(
         service, host, port, tls=tls, shared=None if parent is None else parent.http_socket

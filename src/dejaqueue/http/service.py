@@ -35,6 +35,7 @@ class Service:
         forwards: True if what another broker serves is passed on to it.
         tls: for brokers at https; None = the system's certificates are trusted.
         gather: adds what other brokers say to the stats of this one, asked with the caller's key.
+        is_divided: the broker is one of several processes on one machine.
         flight_tls: for their Flight ports, where a topic is in shards.
     """
 
@@ -45,6 +46,7 @@ class Service:
     tls: ssl.SSLContext | None = None
     gather: Callable[[str | None, dict[str, Any]], dict[str, Any]] = _alone
     flight_tls: Tls | None = None
+    is_divided: bool = False
 
     def stats(self, request: Request) -> dict[str, Any]:
         """Numbers of the topics of all brokers."""
