@@ -1,6 +1,6 @@
 """Facts in memory of which some outlive the process: they are in a file, too.
 
-    facts = KeptFacts(Path("dejaq-data/facts.json"), ("documents/", "cluster/"))
+    facts = KeptFacts(Path("facts.json"), ("documents/", "cluster/"))
 
 Room: coordinator.
 Holds: what is kept is durable before the call returns; a file that cannot be written changes
