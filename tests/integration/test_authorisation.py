@@ -98,6 +98,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "create_key": ("root", {"name": "", "grants": []}),
     "list_keys": ("root", {}),
     "revoke_key": ("root", {"key": "nobody"}),
+    "backup": ("root", {"url": "nowhere:"}),
+    "backup_progress": ("root", {}),
 }
 
 STREAMS = {
@@ -152,6 +154,10 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", f"{T}/cron"): ("M", None),
     ("POST", f"{T}/cron"): ("M", {"entries": []}),
     ("GET", f"{T}/cron/{{name}}"): ("M", None),
+    ("GET", f"{T}/subscriptions"): (ANY, None),
+    ("GET", f"{T}/subscriptions/{{subscription}}"): (ANY, None),
+    ("PUT", f"{T}/subscriptions/{{subscription}}"): ("M", {}),
+    ("DELETE", f"{T}/subscriptions/{{subscription}}"): ("M", None),
     ("PUT", f"{T}/cron/{{name}}"): ("M", {"cron": "* * * * *"}),
     ("DELETE", f"{T}/cron/{{name}}"): ("M", None),
     ("GET", f"{T}/cron/{{name}}/firings"): ("M", None),
@@ -517,7 +523,7 @@ def test_a_route_is_for_its_roles_alone(site: Site) -> None:
 
 def request(client: httpx.Client, method: str, path: str, body: Any, key: str | None) -> int:
     named = {"topic": MINE, "queue_name": MINE, "key": "nobody", "id": "1", "name": "x"}
-    named["node"] = "x"
+    named |= {"node": "x", "subscription": "s"}
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     url = path.format(**named) + QUERIES.get(path, "")
     return client.request(method, url, json=body, headers=headers).status_code

@@ -281,6 +281,13 @@ CASES: dict[str, Case] = {
         lambda door, n: door.send([message(key=f"{next(_number)}".rjust(n, "k"))]), "key"
     ),
     "GROUP_BYTES_MAX": Case(lambda door, n: door.send([message(group="g" * n)]), "group"),
+    "SUBSCRIPTIONS_MAX": Case(
+        lambda door, n: door.act(
+            "create_topic",
+            {"name": f"s{next(_number)}", "subscriptions": {f"s{i}": {} for i in range(n)}},
+        ),
+        "topic.subscriptions",
+    ),
     "TAGS_MAX": Case(
         lambda door, n: door.send([message(tags=[f"t{i}" for i in range(n)])]), "tags"
     ),

@@ -29,7 +29,7 @@ STYLES = {
 """Colours of words that say how something is."""
 WIDE = 120
 """Columns; with fewer, a time from now stands alone, and the instant only with more."""
-_WHOLE_COLUMNS = 16
+_WHOLE_COLUMNS = 12
 """What is no longer is not broken into lines."""
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
@@ -80,11 +80,13 @@ def table_of(rows: Sequence[Mapping[str, Any]], columns: int, now_ms: int) -> Ta
     lines = [[_cell(value, columns, now_ms) for value in row.values()] for row in rows]
     for place, name in enumerate(rows[0] if rows else ()):
         is_number = all(_is_number(row.get(name)) for row in rows)
-        is_short = max(len(line[place][0]) for line in lines) <= _WHOLE_COLUMNS
+        longest = max(len(line[place][0]) for line in lines)
+        is_short = longest <= _WHOLE_COLUMNS
         is_whole = is_number or is_short or not place  # what a row is of is the last to be cut
         table.add_column(
             name, justify="right" if is_number else "left", no_wrap=is_whole,
             overflow="ellipsis" if is_whole else "fold", max_width=None if place else columns // 2,
+            min_width=None if place else min(longest, columns // 2),
         )  # fmt: skip
     for line in lines:
         table.add_row(*(Text(text, style) for text, style in line))

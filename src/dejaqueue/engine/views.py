@@ -4,7 +4,7 @@ Room: engine; pure, like engine.py, whose engines it has one of for each view.
 Holds: what comes in is in every view, under one sequence and one locator; a row's place in the
     journal is freed when the last view is done with it; a producer's change is for all views, or,
     while one of them has the message leased, for none (rule 20).
-See: engine.py for what a view is; view_rows.py for how one begins; rules 19 and 20; ADR 0053.
+See: engine.py for what a view is; view_rows.py for how one begins; rules 19 and 20; ADR 0050.
 
 The unnamed view is the queue that every topic is unless it is made without. While there is no other
 one, a command goes straight to its engine.

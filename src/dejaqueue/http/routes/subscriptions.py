@@ -88,6 +88,7 @@ def put_subscription(
 )
 def delete_subscription(request: Request, topic: TopicName, subscription: Name) -> Response:
     """End a subscription, with what only it still had."""
+    _require_alter(request, topic)
     found = service_of(request).broker.topic(topic, newest=True).subscriptions
     if subscription not in found:
         raise TopicUnknown(subscription_name(topic, subscription))
@@ -95,11 +96,16 @@ def delete_subscription(request: Request, topic: TopicName, subscription: Name) 
     return Response(status_code=204)
 
 
+def _require_alter(request: Request, topic: str) -> None:
+    """Raise Forbidden before anything is told of the topic."""
+    ACTIONS["alter_topic"].rule.require(principal_of(request), {"name": topic})
+
+
 def _alter(
     request: Request, topic: str, subscription: str, settings: dict[str, Any] | None
 ) -> Response:
     changes = {"subscriptions": {subscription: settings}}
-    ACTIONS["alter_topic"].rule.require(principal_of(request), {**changes, "name": topic})
+    _require_alter(request, topic)
     note(request, **audit.facts("alter_topic", changes))
     altered = service_of(request).broker.alter_topic(topic, changes)
     return json_answer({"name": subscription, **altered.subscriptions.get(subscription, {})})

@@ -30,6 +30,11 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tasks]:
         yield app
 
 
+def takes_nothing(app: Tasks) -> bool:
+    consumers = app.client.stats("work").consumers
+    return all(one.credit == 0 for one in consumers)
+
+
 def pids(path: Path) -> list[int]:
     note = Path(f"{path}.begun")
     return [int(line) for line in note.read_text().split()] if note.exists() else []
@@ -78,8 +83,9 @@ def test_stopping_finishes_what_is_at_work(app: Tasks, tmp_path: Path) -> None:
     with supervised(OPTIONS, app) as supervisor:
         handle = applications.waits.send(str(path))
         until(lambda: pids(path), "it is at work")
+        assert not takes_nothing(app)
         supervisor.stop()
-        until(lambda: not supervisor.is_ready)
+        until(lambda: takes_nothing(app), "its processes have heard of it")
         later = applications.double.send(1)
         Path(f"{path}.end").touch()
         assert handle.result() == 1
