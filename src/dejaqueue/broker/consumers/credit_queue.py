@@ -116,11 +116,12 @@ class CreditQueue:
             return
         with self._lock:
             waiting = self._lanes[lane]
-            waiting.pop(number, None)
+            before = waiting.pop(number, -1)
             was_woken, was_given = number in self._woken, number in self._given
             self._woken.discard(number)
             self._given.discard(number)
-            looks_again = waits and seen < self.round  # credit came while it looked
+            # Credit came while it looked; or consumers did, and it has not looked for them.
+            looks_again = seen < self.round and (waits or before >= seen)
             if waits and not looks_again:
                 waiting[number] = seen
         if looks_again:

@@ -172,3 +172,14 @@ def test_what_comes_while_an_unused_partition_is_passed_over_is_found() -> None:
     queue.look_again()
     queue.credit_came()
     assert queue.occupied == [0]
+
+
+def test_consumers_that_come_while_a_partition_looks_are_looked_for_again() -> None:
+    """Its step began when nobody consumed, so it waits for nobody."""
+    topic = Topic()
+    topic.queue.occupy(0)
+    topic.look(0, waits=False, meanwhile=topic.queue.look_again)
+    assert topic.take_woken() == [0]
+    topic.look(0, waits=False)
+    topic.queue.credit_came()
+    assert topic.woken == []
