@@ -100,7 +100,7 @@ class MemoryRecordStore(RecordStore):
 
     def object_names(self, prefix: str) -> list[str]:
         """See RecordStore.object_names."""
-        return sorted(name for name in self.objects if name.startswith(prefix))
+        return sorted(name for name in list(self.objects) if name.startswith(prefix))
 
     def drop_objects(self, names: Sequence[str]) -> None:
         """See RecordStore.drop_objects."""
