@@ -11,17 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.cluster.jetstream import JetStreamServer
 from dejaqueue.cluster.jetstream_settings import Node, NodeTls
 from tests.patience import PATIENCE_SECONDS
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def wait_for_port(
@@ -101,7 +95,11 @@ class NatsServers:
             name: JetStreamServer(name, self.nodes, directory / name, secret=SECRET, tls=tls)
             for name in names
         }
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def start(self) -> None:
         for server in self.servers.values():

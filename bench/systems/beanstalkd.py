@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.load import Load, far_load, past_load
-from bench.systems.servers import Server, free_port, is_listening, new_folder, program_version
+from bench.systems.servers import Server, is_listening, new_folder, program_version
 from bench.systems.system import Measured, Plan, Stopwatch, System
+from dejaqueue.cli.ports import free_port
 from dejaqueue.clock import SystemClock
 
 PROGRAM = "beanstalkd"

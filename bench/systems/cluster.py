@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path
 from bench.systems.dejaq import LISTENING, DejaqSystem
 from bench.systems.servers import Server, ServerFailed, new_folder
 from dejaqueue import Client
+from dejaqueue.cli.ports import free_port
 from dejaqueue.cluster.embedded import nodes_of
 from dejaqueue.cluster.jetstream import ClusterStatus, JetStreamServer
 from dejaqueue.cluster.placement import dealt, hashed_slot
@@ -61,7 +61,7 @@ class ClusterSystem(DejaqSystem):
         """Start the brokers together, connect, and return when all of them are members."""
         self._folder = new_folder(folder, "cluster")
         if self.is_embedded:
-            self._places = ",".join(f"{node}=127.0.0.1:{_two_free_ports()}" for node in NODES)
+            self._places = ",".join(f"{node}=127.0.0.1:{free_port(count=2)}" for node in NODES)
         try:
             with ThreadPoolExecutor(len(NODES)) as threads:
                 list(threads.map(self.serve, NODES))
@@ -191,16 +191,6 @@ def _address(server: Server) -> str:
     found = LISTENING.search(server.log_text())
     assert found is not None
     return found.group().partition("://")[2]
-
-
-def _two_free_ports() -> int:
-    """A free port of which the next one is free, too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port: int = first.getsockname()[1]
-            with suppress(OSError):
-                socket.create_server(("127.0.0.1", port + 1)).close()
-                return port
 
 
 def _wait(is_so: Callable[[], bool], what: str) -> None:

@@ -35,8 +35,9 @@ import redis
 import redis.asyncio
 
 from bench.load import BATCH_ROWS, Int64s, Load, far_load, past_load
-from bench.systems.servers import Server, free_port, is_listening, new_folder, program_version
+from bench.systems.servers import Server, is_listening, new_folder, program_version
 from bench.systems.system import Measured, Plan, Stopwatch, System, batches
+from dejaqueue.cli.ports import free_port
 from dejaqueue.clock import SystemClock
 
 LEASE_MS = 30_000

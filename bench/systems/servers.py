@@ -112,14 +112,6 @@ def start_helper(module: str, *arguments: object) -> subprocess.Popen[str]:
     return child
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago, for servers that cannot choose one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def is_listening(port: int) -> bool:
     """True if something accepts connections on a port of 127.0.0.1."""
     try:

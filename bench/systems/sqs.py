@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.sqs_load import Signer
-from bench.systems.servers import Server, free_port, is_listening, new_folder, program_version
+from bench.systems.servers import Server, is_listening, new_folder, program_version
+from dejaqueue.cli.ports import free_port
 
 OUT = Path(__file__).resolve().parents[1] / "out"
 QUEUE = "bench"

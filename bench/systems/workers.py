@@ -24,12 +24,12 @@ from bench.systems.servers import (
     ROOT,
     Server,
     environment,
-    free_port,
     is_listening,
     new_folder,
     program_version,
 )
 from bench.workers import notes
+from dejaqueue.cli.ports import free_port
 
 PEERS = ROOT / "bench" / "out"
 """Where scripts/install_peers.sh puts the peers' packages, in folders."""

@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from dev.services.service import Service, free_port, is_listening, program
+from dejaqueue.cli.ports import free_port
+from dev.services.service import Service, is_listening, program
 
 OPEN_TO_ALL = (
     "java.base/java.io", "java.base/java.lang", "java.base/java.lang.module",

@@ -9,7 +9,8 @@ import json
 import urllib.error
 import urllib.request
 
-from dev.services.service import Service, free_port, is_listening, program
+from dejaqueue.cli.ports import free_port
+from dev.services.service import Service, is_listening, program
 
 
 class Etcd(Service):

@@ -12,7 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from dev.services.service import Service, free_port, program
+from dejaqueue.cli.ports import free_port
+from dev.services.service import Service, program
 
 
 class Nats(Service):

@@ -20,6 +20,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from dejaqueue.cli.ports import free_port
+
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 30.0
 _LOOK_SECONDS = 0.02
@@ -219,14 +221,6 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago, for servers that cannot choose one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def program(name: str, *folders: str) -> str | None:

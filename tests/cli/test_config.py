@@ -42,6 +42,7 @@ def test_show_names_file_and_line_flag_and_assignment(tmp_path: Path) -> None:
         "server.host": {"value": "::1", "source": "dejaq.toml:2", "live": False},
         "server.port": {"value": 0, "source": "--port", "live": False},
         "server.http_port": {"value": 0, "source": "--port", "live": False},
+        "doq.port": {"value": 0, "source": "--port", "live": False},
         "log.level": {"value": "debug", "source": "--set log.level", "live": True},
     }
     text = invoke("config", "show", "--changed").stdout

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import dejaqueue
 from dejaqueue import Client
+from dejaqueue.cli.ports import free_port
 from tests.crash.broker_process import BrokerProcess
 from tests.patience import PATIENCE_SECONDS
-from tests.record_servers import free_port
 
 
 class EmbeddedCluster:
@@ -26,7 +26,7 @@ class EmbeddedCluster:
     def start(self, *names: str) -> None:
         """Start these, at once, and return when all listen."""
         for name in names:
-            self.places[name] = f"{name}=127.0.0.1:{_two_free_ports()}"
+            self.places[name] = f"{name}=127.0.0.1:{free_port(count=2)}"
         failures: list[BaseException] = []
 
         def run(name: str) -> None:
@@ -87,21 +87,3 @@ class EmbeddedCluster:
         """Kill all of them; their servers end with them."""
         for broker in self.brokers.values():
             broker.kill()
-
-
-def _two_free_ports() -> int:
-    """The first of two ports that follow each other."""
-    while True:
-        port = free_port()
-        if port < 65_000 and _is_free(port + 1):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    import socket
-
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True

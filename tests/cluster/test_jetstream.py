@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.cluster.jetstream import JetStreamServer, pass_line_on
 from dejaqueue.cluster.jetstream_settings import Node
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.testing.record_conformance import patiently
 from tests.cluster.rot import until
-from tests.record_servers import NatsServers, free_port
+from tests.record_servers import NatsServers
 
 pytest.importorskip("nats")
 

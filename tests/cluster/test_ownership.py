@@ -123,7 +123,7 @@ def test_a_topic_that_is_altered_or_deleted_is_so_for_all(cluster: Cluster) -> N
     for name in "ab":
         cluster.start(name)
     cluster.brokers["a"].create_topic(Topic("t"))
-    send(cluster.owner("t"), "t", ["old"])
+    patiently(lambda: send(cluster.owner("t"), "t", ["old"]))
     for name in "ab":
         cluster.brokers[name].alter_topic("t", {"lease_ms": 77_000 if name == "a" else 88_000})
     until(lambda: cluster.owner("t").runtime("t").topic.lease_ms == 88_000, "it is altered")

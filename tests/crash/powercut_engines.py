@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.cluster.jetstream_settings import Node, journal_url, settings_text
 from dev.services.nats import Nats
 from dev.services.postgresql import Postgresql
-from dev.services.service import Service, free_port, is_listening
+from dev.services.service import Service, is_listening
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.lossy_mount import LossyMount
 from tests.patience import PATIENCE_SECONDS

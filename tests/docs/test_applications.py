@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from dejaqueue.cli.ports import free_port
 from tests.crash.broker_process import BrokerProcess
 from tests.patience import PATIENCE_SECONDS, until
 
@@ -42,9 +42,7 @@ class Scene:
         self.folder = folder
         self._environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "DEJAQ_URL": broker}
         self._programs: list[subprocess.Popen[bytes]] = []
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
 
     def start(self, *words: str) -> None:
         """Start a program of Python; it is stopped with the scene."""

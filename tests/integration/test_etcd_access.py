@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import trustme
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.connections.etcd import EtcdGateway, parse_url
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import DejaQError, Refused, Unavailable
 from dev.services import missing, start
 from dev.services.etcd import Etcd
-from dev.services.service import free_port
 from tests.patience import PATIENCE_SECONDS
 
 

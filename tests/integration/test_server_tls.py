@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.cluster.jetstream import find_program
 from dejaqueue.connections.cassandra import CassandraSession
 from dejaqueue.connections.nats.monitor import HttpMonitor
@@ -29,7 +30,7 @@ from dev.services import registry
 from dev.services.service import Service
 from tests.integration.papers import Papers
 from tests.patience import PATIENCE_SECONDS
-from tests.record_servers import RedisServer, free_port, redis_program, wait_for_port
+from tests.record_servers import RedisServer, redis_program, wait_for_port
 
 
 @pytest.fixture(scope="module")

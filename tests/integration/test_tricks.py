@@ -128,6 +128,7 @@ def _answer(reader: Any) -> tuple[int, bytes] | None:
 
 def _path(template: str, name: str) -> str:
     values = {"topic": name, "queue_name": name, "key": "nobody", "id": "1", "name": "x"}
+    values |= {"node": "x", "subscription": "s"}
     return template.format(**values) + QUERIES.get(template, "")
 
 

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.coordinator.registry import open_coordinator
 from dejaqueue.errors import BadRequest, Refused, Unavailable
 from dev.services import missing
-from dev.services.service import free_port
 from dev.services.zookeeper import ZooKeeper
 from tests.patience import PATIENCE_SECONDS, until
 

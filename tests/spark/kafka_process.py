@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dejaqueue.cli.ports import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.scenarios import wait_for
 
@@ -69,7 +70,7 @@ class KafkaProcess:
         """Return when it listens."""
         folder = self._folder
         folder.mkdir(parents=True)
-        broker, controller = _free_ports()
+        broker, controller = free_port(), free_port()
         self.servers = f"127.0.0.1:{broker}"
         data = folder / "data"
         settings = SETTINGS.format(
@@ -105,11 +106,3 @@ class KafkaProcess:
             raise AssertionError(f"Kafka ended: {(self._folder / 'log').read_text()[-4_000:]}")
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_ports() -> list[int]:
-    """Two ports that nobody has; Kafka cannot tell which one it took."""
-    with socket.socket() as one, socket.socket() as two:
-        for open_socket in (one, two):
-            open_socket.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1], two.getsockname()[1]]

@@ -81,7 +81,9 @@ def test_unknown_key_in_file_is_refused_with_the_nearest_and_its_line() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["port = 1\n", "[sever]\nport = 1\n", "[sever]\n", "server = 1\n"])
+@pytest.mark.parametrize(
+    "text", ["http_port = 1\n", "[sever]\nport = 1\n", "[sever]\n", "server = 1\n"]
+)
 def test_unknown_group_in_file_is_refused(text: str) -> None:
     assert "nearest is server." in refusal(text)
 

@@ -87,6 +87,7 @@ class Processes:
         """Serve until a signal to stop. Raises Locked, Refused, JournalDamaged, Unavailable."""
         from dejaqueue.access.start_token import StartToken
         from dejaqueue.addresses import is_loopback
+        from dejaqueue.cli.ports import free_port
         from dejaqueue.logs import set_up
 
         server, self._as_json = self._settings.server, as_json
@@ -104,7 +105,7 @@ class Processes:
             self._facts_server = FactsServer(self._facts)
             ending.callback(self._facts_server.close)
             self._http = ending.enter_context(_listening(server.host, server.http_port))
-            self._port = server.port or _free_port(server.host)
+            self._port = server.port or free_port(server.host)
             if not is_loopback(server.host) and not self._facts.find("documents/keys"):
                 token = StartToken(self._root)
                 ending.callback(token.remove)
@@ -386,9 +387,3 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2_048)
     except OSError as error:
         raise BadRequest("server.http_port", f"a free port of {host} ({error})", port) from error
-
-
-def _free_port(host: str) -> int:
-    """A port that is free at the moment: it is a child that opens it."""
-    with _listening(host, 0) as found:
-        return int(found.getsockname()[1])

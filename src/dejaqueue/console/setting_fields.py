@@ -13,8 +13,8 @@ from typing import Any
 from dejaqueue.console.api import ApiError
 from dejaqueue.model import CHANGEABLE, Assignment, OnDuplicate
 
-FIELDS = tuple(name for name in CHANGEABLE if name not in ("paused", "partitions"))
-"""Settings with a field; these two have buttons of their own."""
+FIELDS = tuple(name for name in CHANGEABLE if name not in ("paused", "partitions", "subscriptions"))
+"""Settings with a field; two have buttons of their own, and subscriptions calls of their own."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "on_duplicate": tuple(one.value for one in OnDuplicate),
     "assignment": tuple(one.value for one in Assignment),

@@ -36,7 +36,7 @@ from dejaqueue.client.transport import WriteChannel
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.flight.sharded_session import ShardedSession
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, parse_subscription
 from dejaqueue.schema.checks import check_schema
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Reply
@@ -153,6 +153,10 @@ class ShardedBroker:
             if runtime is None or runtime.topic.spread != topic.spread:
                 runtime = self._runtimes[name] = ShardedTopic(topic)
             return runtime
+
+    def view(self, name: str) -> ShardedTopic:
+        """The topic that is meant, also by the name of a subscription. Raises as `runtime`."""
+        return self.runtime(parse_subscription(name)[0])
 
     def _learn(self, name: str) -> Topic:
         """Tell the transport what this broker knows of where the shards are."""

@@ -1,8 +1,8 @@
 import pytest
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.connections.cassandra import CassandraSession, CassandraUrl, read_url
 from dejaqueue.errors import BadRequest, Unavailable
-from tests.record_servers import free_port
 
 
 def test_a_url_says_everything() -> None:

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.connections.redis import RedisConnection, split_url
 from dejaqueue.errors import BadRequest, Refused, Unavailable
-from tests.record_servers import RedisServer, free_port, redis_program
+from tests.record_servers import RedisServer, redis_program
 
 
 def test_what_is_ours_is_taken_out_of_the_url() -> None:

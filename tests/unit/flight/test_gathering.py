@@ -15,6 +15,7 @@ import dejaqueue
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.key_ring import InMemory
 from dejaqueue.broker.broker import Broker
+from dejaqueue.cli.ports import free_port
 from dejaqueue.client import BrokerStats
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.flight.gathering import stats_of_all
@@ -24,7 +25,6 @@ from dejaqueue.http.service import Service
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.integration.test_forwarding import THERE, AllElsewhere
-from tests.record_servers import free_port
 
 
 @dataclass

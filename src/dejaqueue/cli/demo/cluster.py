@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,24 +16,13 @@ from types import TracebackType
 from typing import Self
 
 from dejaqueue.cli.demo.processes import BrokerProcess
+from dejaqueue.cli.ports import free_port
 from dejaqueue.errors import Unavailable
 
 NODES = ("a", "b", "c")
 SLEEP_SECONDS = 10.0
 AWAY_SECONDS = 3.0
 """How long the killed broker stays away."""
-
-
-def _free_ports() -> int:
-    """A free port whose next one is free, too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port: int = first.getsockname()[1]
-            try:
-                socket.create_server(("127.0.0.1", port + 1)).close()
-            except OSError:
-                continue
-            return port
 
 
 class ClusterProcesses:
@@ -47,7 +35,7 @@ class ClusterProcesses:
     def __init__(self, directory: Path, logs: Path) -> None:
         from dejaqueue.cluster.secret import FILE, make_secret
 
-        places = ",".join(f"{node}=127.0.0.1:{_free_ports()}" for node in NODES)
+        places = ",".join(f"{node}=127.0.0.1:{free_port(count=2)}" for node in NODES)
         make_secret(directory / FILE)
         named = ["--set", f"cluster.secret_file={directory / FILE}"]
         self._brokers = {

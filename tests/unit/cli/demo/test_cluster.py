@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,15 +73,6 @@ def owned_by(monkeypatch: pytest.MonkeyPatch, *nodes: str) -> None:
             return {"topics": [{"topic": topic, "node": node} for node in nodes]}
 
     monkeypatch.setattr(dejaqueue, "Client", Client)
-
-
-def test_a_port_is_free_and_the_next_one_too() -> None:
-    port = module._free_ports()
-    with (
-        socket.create_server(("127.0.0.1", port)),
-        socket.create_server(("127.0.0.1", port + 1)),
-    ):
-        assert port > 0
 
 
 def test_brokers_start_together__know_each_other_and_a_secret__and_all_end(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dejaqueue.cli.ports import free_port
 from dejaqueue.cluster.jetstream import find_program
 from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.url import read_url
@@ -15,7 +16,7 @@ from dejaqueue.journal.records.nats.store import (
     NatsRecordStore,
     batches,
 )
-from tests.record_servers import free_port, wait_for_port
+from tests.record_servers import wait_for_port
 
 pytest.importorskip("nats")
 
