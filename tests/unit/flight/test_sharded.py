@@ -5,14 +5,17 @@ Streams that the test answers. Not covered: shards that move (tests/cluster/test
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
+import dejaqueue.http
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client.alarm import Alarm
 from dejaqueue.clock import SteadyClock
@@ -345,3 +348,22 @@ def test_a_page_without_rows_is_a_page_all_the_same(sharded: ShardedBroker, rout
     _, [page] = sharded.read("peek", {"topic": "t"})
     assert page.num_rows == 2
     assert routed.tickets == [{"topic": "t", "op": "peek"}] * 2
+
+
+def test_it_has_whatever_http_asks_a_broker_on_the_way_of_messages() -> None:
+    """HTTP holds it for a Broker, so that types do not see what it lacks."""
+    (folder,) = dejaqueue.http.__path__
+    parts = ("flow.py", "gather.py", "leasing/*.py", "routes/sending.py", "routes/changing.py")
+    files = [file for part in parts for file in Path(folder).glob(part)]
+    asked = {
+        name
+        for file in files
+        for name in re.findall(r"(?<![a-z.])(?:self\.)?_?broker\.([a-z_]+)", file.read_text())
+    }
+    assert {"view", "open_write", "open_consume", "clock"} <= asked
+    made = ShardedBroker(cast(Broker, _Asked()), cast(Any, None))
+    assert [name for name in sorted(asked) if not hasattr(made, name)] == []
+
+
+class _Asked:
+    clock = settings = keys = None
