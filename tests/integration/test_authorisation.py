@@ -98,7 +98,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "create_key": ("root", {"name": "", "grants": []}),
     "list_keys": ("root", {}),
     "revoke_key": ("root", {"key": "nobody"}),
-    "backup": ("root", {"url": "nowhere:"}),
+    "backup": ("root", {"url": "nowhere://"}),
     "backup_progress": ("root", {}),
 }
 

@@ -216,6 +216,7 @@ def open_bucket(url: str) -> Bucket:
     scheme, colon, rest = url.partition("://")
     if colon and scheme in OBJECT_SCHEMES:
         return ObjectBucket(url)
-    if not url or (colon and (scheme != "file" or not rest.startswith("/"))):
+    is_typo = not colon and ":" in url.partition("/")[0]  # `s3:/bucket`, `backups:`
+    if not url or is_typo or (colon and (scheme != "file" or not rest.startswith("/"))):
         raise BadRequest("backup.url", URL_WORDS, url.partition("?")[0])
     return DirectoryBucket(Path(rest if colon else url).expanduser().absolute())

@@ -38,6 +38,6 @@ def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 def test_a_url_names_a_bucket__or_is_refused(tmp_path: Path) -> None:
     assert open_bucket(str(tmp_path)).url == open_bucket(f"file://{tmp_path}").url
-    for url in ("", "ftp://host/x", "file://host/x"):
+    for url in ("", "ftp://host/x", "file://host/x", "s3:/bucket", "backups:"):
         with pytest.raises(BadRequest, match=r"backup\.url: a path"):
             open_bucket(url)
