@@ -44,7 +44,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def produce(url: str, sent: list[bytes], stop: threading.Event) -> None:
     """Messages that expire soon, or are to be refused."""
-    with Client(url) as client:
+    with Client(url, retry_ms_max=1_000 * PATIENCE_SECONDS) as client:
         for turn in range(1 << 30):
             if stop.is_set():
                 return
