@@ -135,22 +135,26 @@ class OnePriority(Shares):
         gives = self._readies
         if rooms is not None:
             gives = np.minimum(gives, rooms[self._codes_here])
-        shares = self if self._nested is None else self._nested
-        return self._taken(shares.share(count, gives))
+        if self._nested is None:
+            return self.share(count, gives)
+        return self._nested_gave(self._nested.share(count, gives))
 
     def take_among(self, codes: Int64s, limits: Int64s, count: int, rooms: Int64s | None) -> Int64s:
         """As `take`, among these groups only, which give no more than `limits`."""
         gives = self._readies
         if rooms is not None:
             gives = np.minimum(gives, rooms[self._codes_here])
-        shares = self if self._nested is None else self._nested
-        return self._taken(shares.share_among(codes, limits, count, gives))
+        if self._nested is None:
+            return self.share_among(codes, limits, count, gives)
+        return self._nested_gave(self._nested.share_among(codes, limits, count, gives))
 
-    def _taken(self, turns: Int64s) -> Int64s:
-        if turns.size:
-            _, codes, counts = by_code(turns)
-            self._readies[self._places(codes)] -= counts
-            self.count -= turns.size
+    def _gave(self, places: Int64s, counts: Int64s) -> None:
+        self._readies[places] -= counts
+        self.count -= int(counts.sum())
+
+    def _nested_gave(self, turns: Int64s) -> Int64s:
+        _, codes, counts = by_code(turns)
+        self._gave(self._places(codes), counts)
         return turns
 
     # --- weights, levels of names, state

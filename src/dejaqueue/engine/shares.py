@@ -158,7 +158,11 @@ class Shares:
         if self._now > _TIME_MAX:
             self._begin_anew()
         self._index.sweep(self._is_listed, self._listed_count)
+        self._gave(at, served)
         return codes[places]
+
+    def _gave(self, places: Int64s, counts: Int64s) -> None:
+        """So many messages of the groups at these places have their turns."""
 
     def _begin_anew(self) -> None:
         """Take the time of all off every time, before they are too large."""
