@@ -23,7 +23,7 @@ from dejaqueue.engine import apply, commands, engine, snapshot
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.leases import Leases
-from dejaqueue.engine.priority_first import PriorityFirstReady
+from dejaqueue.engine.priority_first_ready import PriorityFirstReady
 from dejaqueue.engine.ready import PriorityReady
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import FlatShares, NestedShares

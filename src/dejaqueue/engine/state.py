@@ -19,7 +19,7 @@ from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
-from dejaqueue.engine.priority_first import PriorityFirstReady
+from dejaqueue.engine.priority_first_ready import PriorityFirstReady
 from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.ready import Lane, Matches, PriorityReady
 from dejaqueue.engine.records import Counts, DeadGroup, Staged
