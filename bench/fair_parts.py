@@ -2,8 +2,9 @@
 
 Question: what adding, taking and giving back cost a message in dispatches of `--dispatch`, for (a)
 many groups whose backlogs are unequal, (b) two groups, (c) groups of one message each, (d) groups
-within groups, (e) as (a) and (f) as (b), with ten priorities within each group; and Jain's index of
-what equal groups got while all of them had messages.
+within groups, (e) as (a) and (f) as (b), with ten priorities within each group, (g) and (h) the
+same, priority before turns; and Jain's index of what equal groups got while all of them had
+messages.
 
     PYTHONPATH=src python bench/fair_parts.py [--messages N] [--dispatch N]
 """
@@ -45,7 +46,7 @@ def run(rules: Rules, names: list[str], groups: np.ndarray, dispatch: int) -> di
     """Processor nanoseconds a message of each command, and of all."""
     engine = Engine(0)
     engine.apply(Configure(0, rules.to_text()))
-    by_priority = rules.group_order is GroupOrder.PRIORITY
+    by_priority = rules.group_order is not GroupOrder.ARRIVAL
     levels = np.random.default_rng(2).integers(0, 10, BATCH_ROWS).astype(np.uint16)
     took = {"add": 0.0, "lease": 0.0, "ack": 0.0}
     for position, first in enumerate(range(0, groups.size, BATCH_ROWS)):
@@ -108,6 +109,7 @@ def main() -> None:
     singles = np.arange(messages // 10)
     fair, timeline = Rules(TopicKind.FAIR), Rules()
     ordered = replace(fair, group_order=GroupOrder.PRIORITY)
+    first = replace(fair, group_order=GroupOrder.PRIORITY_FIRST)
     for name, rules, names, groups in (
         ("timeline", timeline, flat, zipf),
         ("(a) many groups", fair, flat, zipf),
@@ -116,6 +118,8 @@ def main() -> None:
         ("(d) nested groups", fair, nested, zipf),
         ("(e) many, priority", ordered, flat, zipf),
         ("(f) two, priority", ordered, flat, few),
+        ("(g) many, first", first, flat, zipf),
+        ("(h) two, first", first, flat, few),
     ):
         found = run(rules, names, groups, dispatch)
         columns = "  ".join(f"{part} {value:8.1f}" for part, value in found.items())

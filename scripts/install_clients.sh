@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Build the clients for other languages (clients/) into build/clients, for their tests (tests/clients). Nothing else
-# needs them. Takes Go, Java and Maven from Debian where it may; what is built from these sources is not built again.
-# Usage: scripts/install_clients.sh [go] [java]; both by default.
+# Build the clients for other languages (clients/) into build/clients, for their tests (tests/clients), and the program of
+# tests/doq with DOQ's Go client, which is generated from our doq.proto (doq). Nothing else needs them. Takes Go, Java and
+# Maven from Debian where it may; what is built from these sources is not built again.
+# Usage: scripts/install_clients.sh [go] [java] [doq]; all by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 maven_plugin=3.6.1
+doq_proto=src/dejaqueue/http/doq/door/doq.proto
 go_needed="$(sed -n 's/^go \([0-9.]*\)$/\1/p' clients/go/go.mod)"
 
 stamp_of() { # what a client is built from
-    find "clients/$1" scripts/install_clients.sh -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
+    local sources=("clients/$1")
+    [[ "$1" != doq ]] || sources=(tests/doq/go "$doq_proto")
+    find "${sources[@]}" scripts/install_clients.sh -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
 left_out() {
@@ -29,18 +33,40 @@ go_minor() { # the minor version of Go 1, 0 if there is none; Go from 1.21 on fe
     GOTOOLCHAIN=local go version 2>/dev/null | sed -n 's/.* go1\.\([0-9]*\).*/\1/p' | grep . || echo 0
 }
 
-build_go() {
+with_go() { # have a Go that fetches the one that go.mod wants
     PATH="$PATH:/usr/local/go/bin"
     [[ "$(go_minor)" -ge 21 ]] || from_debian golang-go || left_out "Go is missing"
     [[ "$(go_minor)" -ge 21 ]] ||
         left_out "Go 1.$(go_minor) is too old: 1.21 or newer, which fetches Go $go_needed by itself, is needed"
     export GOTOOLCHAIN=auto GOFLAGS="-mod=readonly -buildvcs=false" CGO_ENABLED=0
+}
+
+build_go() {
+    with_go
     local place="$PWD/build/clients/go"
     (
         cd clients/go &&
             go build -o "$place/" ./conformance ./example &&
             go test -c -o "$place/unit" .
     ) || left_out "Go could not build it (its modules have to be reachable: GOPROXY)"
+}
+
+build_doq() {
+    with_go
+    local place="$PWD/build/clients/doq" python=.venv/bin/python
+    "$python" -c 'import grpc_tools' 2>/dev/null || left_out "protoc is missing: make setup"
+    rm -rf "$place/sources"
+    cp -r tests/doq/go "$place/sources"
+    # The plugins are tools of its module: go.sum pins them.
+    (
+        cd "$place/sources" && go build -o "$place/" \
+            google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+    ) || left_out "Go could not build protoc's plugins (their modules have to be reachable: GOPROXY)"
+    "$python" -m grpc_tools.protoc "-I$(dirname "$doq_proto")" \
+        "--plugin=$place/protoc-gen-go" "--go_out=$place/sources" --go_opt=module=dejaq.dev \
+        "--plugin=$place/protoc-gen-go-grpc" "--go-grpc_out=$place/sources" --go-grpc_opt=module=dejaq.dev \
+        "$(basename "$doq_proto")" || left_out "protoc could not generate it"
+    (cd "$place/sources" && go build -o "$place/program" .) || left_out "Go could not build the program"
 }
 
 java_major() { # of the Java compiler, 0 if there is none
@@ -71,10 +97,10 @@ build_java() {
 mkdir -p build/clients
 exec 9>build/clients/lock
 flock 9 # tests of several processes ask for it
-[[ $# -gt 0 ]] || set -- go java
+[[ $# -gt 0 ]] || set -- go java doq
 status=0
 for language in "$@"; do
-    [[ "$language" == go || "$language" == java ]] || left_out "there is no client for $language"
+    [[ "$language" == go || "$language" == java || "$language" == doq ]] || left_out "there is no client for $language"
     place="build/clients/$language"
     stamp="$(stamp_of "$language")"
     [[ "$(cat "$place/stamp" 2>/dev/null)" == "$stamp" ]] && continue

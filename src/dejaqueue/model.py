@@ -64,10 +64,14 @@ class Assignment(StrEnum):
 
 
 class GroupOrder(StrEnum):
-    """Which message of a group of a fair topic is first, when it is the group's turn."""
+    """Which message of a group of a fair topic is first, when it is the group's turn, and whether
+    priority decides about turns."""
 
     ARRIVAL = "arrival"
     PRIORITY = "priority"
+    """Turns as ever; of a group the most urgent message."""
+    PRIORITY_FIRST = "priority_first"
+    """The most urgent messages of all groups, which take turns among them."""
 
 
 class MessageState(IntEnum):
@@ -340,7 +344,8 @@ class Topic:
     group_in_flight_max: int = 0
     """Fair topics: leased messages of one group and partition at most; 0 = no limit."""
     group_order: GroupOrder = GroupOrder.ARRIVAL
-    """Fair topics: a group gives its messages as they came (arrival), or by priority."""
+    """Fair topics: a group gives its messages as they came (arrival), or by priority;
+    priority_first: the most urgent of all groups come first, which take turns among them."""
     max_attempts: int = 0
     """Deliveries after which a message that was not acked is dead; 0 = no limit."""
     dead_letter: str = ""

@@ -222,7 +222,7 @@ class History:
         kind: of the topic: what order is asked of it.
         max_attempts: of the topic; 0 = no limit.
         on_duplicate: of the topic.
-        weights, group_in_flight_max: of the topic, if it is a fair one.
+        weights, group_in_flight_max, group_order: of the topic, if it is a fair one.
         drained: True if at the end everything due was given the chance to be delivered and acked.
         letters_read: somebody read the dead letters, to the end.
         healed_us, healed_broker_us: when the last fault was mended; 0 = not known.
@@ -233,6 +233,7 @@ class History:
     on_duplicate: str = "reject"
     weights: dict[str, int] = field(default_factory=dict)
     group_in_flight_max: int = 0
+    group_order: str = "arrival"
     drained: bool = False
     letters_read: bool = False
     healed_us: int = 0

@@ -10,9 +10,13 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from tests.checker.fault import Fault
 from tests.checker.history import Delivery, History, Outcome, Settle
+
+Spans: TypeAlias = dict[tuple[int, int, str], list[tuple[int, int]]]
+"""From when until when messages of a partition, level and group were ready, in ms."""
 
 LATE_SECONDS_MAX = 30
 """Once everything is mended, what is due comes within this."""
@@ -26,10 +30,28 @@ def judge_turns(history: History) -> list[Fault]:
         faults += _order(dispatches, lambda d: (d.due_ms, d.id), "which is due later")
     elif history.kind == "priority":
         faults += _order(dispatches, lambda d: (d.priority, d.id), "which is less urgent")
-    elif history.group_in_flight_max:
+    if history.kind == "fair":
+        faults += _groups(history, dispatches)
+    if history.group_in_flight_max:
         faults += _caps(history)
     elif history.kind == "fair":
         faults += _shares(history, dispatches)
+    return faults
+
+
+def _groups(history: History, dispatches: list[list[Delivery]]) -> list[Fault]:
+    """Within a dispatch each group by its order; where priority is first, all of the dispatch."""
+    faults = []
+    by_arrival = history.group_order == "arrival"
+    if history.group_order == "priority_first":
+        faults += _order(dispatches, lambda d: (d.priority, 0), "which is less urgent")
+    groups: dict[tuple[int, str], list[Delivery]] = defaultdict(list)
+    for number, rows in enumerate(dispatches):
+        for d in rows:
+            groups[number, d.group].append(d)
+    what = "which was sent later" if by_arrival else "which is less urgent, or was sent later"
+    parts = list(groups.values())
+    faults += _order(parts, lambda d: (0 if by_arrival else d.priority, d.id), what)
     return faults
 
 
@@ -123,7 +145,8 @@ def _held(
 def _shares(history: History, dispatches: list[list[Delivery]]) -> list[Fault]:
     """In a dispatch, two groups that had more than they got came by their weights, ± one each.
 
-    Groups within groups share what their parent gets; those are left to the model's test.
+    Groups within groups share what their parent gets; those are left to the model's test. Where
+    priority is first, groups share in each priority by itself.
     """
     changed = {move.id for move in history.moves} | {one.id for one in history.cancels}
     changed |= {send.id for send in history.sends if send.expires_ms or send.transaction}
@@ -131,32 +154,40 @@ def _shares(history: History, dispatches: list[list[Delivery]]) -> list[Fault]:
     for d in history.deliveries:
         if d.attempt == 1 and d.id not in changed:
             first[d.id] = d
-    ready: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    ready: Spans = defaultdict(list)
     for send in history.sends:
         taken = first.get(send.id)
         if taken is not None and send.answered_us is not None and "." not in send.group:
             since_ms = max(-(-send.answered_broker_us // 1_000), send.due_ms)
-            ready[taken.partition, send.group].append((since_ms, taken.decided_ms))
+            place = taken.partition, _level(history, taken), send.group
+            ready[place].append((since_ms, taken.decided_ms))
     faults = []
     for rows in dispatches:
-        faults += _shares_of(history, rows, ready)
+        for level in sorted({_level(history, d) for d in rows}):
+            faults += _shares_of(history, rows, level, ready)
     return faults
+
+
+def _level(history: History, d: Delivery) -> int:
+    """Among which messages of the partition this one's group had its turns."""
+    return d.priority if history.group_order == "priority_first" else 0
 
 
 def _shares_of(
     history: History,
     rows: list[Delivery],
-    ready: dict[tuple[int, str], list[tuple[int, int]]],
+    level: int,
+    ready: Spans,
 ) -> list[Fault]:
     decided_ms, partition = rows[0].decided_ms, rows[0].partition
     counts: dict[str, int] = defaultdict(int)
     for d in rows:
-        counts[d.group] += 1
+        counts[d.group] += _level(history, d) == level
     # Leased later than this dispatch, and ready before it: they were there and had to wait.
     waiting = [
         group
-        for (place, group), spans in ready.items()
-        if place == partition
+        for (*place, group), spans in ready.items()
+        if place == [partition, level]
         and any(since < decided_ms and decided_ms + 100 < taken for since, taken in spans)
     ]
     faults = []

@@ -337,6 +337,49 @@ def test_a_group_that_had_no_more_may_have_got_less_than_its_share() -> None:
     assert judge(history) == []  # one of a, seven of b, and only b has another
 
 
+ROWS = [("a", 5), ("b", 5), ("a", 1), ("b", 9)]
+"""Groups and priorities of the messages 1, 2, …"""
+
+
+@pytest.mark.parametrize(
+    ("group_order", "came", "rules"),
+    [
+        ("arrival", [1, 2, 3, 4], []),
+        ("arrival", [3, 2, 1, 4], [7]),
+        ("priority", [3, 2, 1, 4], []),
+        ("priority", [1, 2, 3, 4], [7]),
+        ("priority", [2, 3, 4, 1], []),
+        ("priority_first", [3, 1, 2, 4], []),
+        ("priority_first", [3, 2, 1, 4], []),
+        ("priority_first", [3, 2, 4, 1], [7]),
+    ],
+)
+def test_messages_of_a_group_that_come_in_another_order_are_found(
+    group_order: str, came: list[int], rules: list[int]
+) -> None:
+    history = History(kind="fair", group_order=group_order)
+    for number, (group, priority) in enumerate(ROWS, 1):
+        history.sends.append(sent(number, group=group, priority=priority))
+    for place, number in enumerate(came):
+        group, priority = ROWS[number - 1]
+        history.deliveries.append(
+            got(number, 200, group=group, priority=priority, dispatch=(200, place))
+        )
+    assert [fault.rule for fault in judge(history)] == rules
+
+
+def test_where_priority_is_first_groups_share_in_each_by_itself() -> None:
+    history = shared({"a": 8, "b": 2})
+    history.group_order = "priority_first"
+    for one in (*history.sends, *history.deliveries):
+        one.priority = 7
+    assert judge(history) == []
+    for send, got_one in zip(history.sends, history.deliveries, strict=True):
+        send.priority = got_one.priority = 7 if send.group == "a" else 1
+    rules = {fault.rule for fault in judge(history)}
+    assert rules == {7}, "b has to come first, and neither shares with the other"
+
+
 def test_a_group_over_its_cap_is_found() -> None:
     history = History(kind="fair", group_in_flight_max=2)
     history.sends = [sent(number, group="a") for number in (1, 2, 3)]

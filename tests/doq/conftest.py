@@ -10,6 +10,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,21 +23,35 @@ from tests.patience import PATIENCE_SECONDS
 SERVE = ("serve", "--data", "kept", "--port", "0", "--json")
 
 
-@pytest.fixture(scope="session")
-def our_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def serve(folder: Path, *options: str) -> Iterator[dict[str, Any]]:
+    """A real `dejaq serve`: where it listens."""
     kept = {name: v for name, v in os.environ.items() if not name.startswith("DEJAQ_")}
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "dejaqueue", *SERVE],
+        [sys.executable, "-W", "error", "-m", "dejaqueue", *SERVE, *options],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=tmp_path_factory.mktemp("doq"),
+        cwd=folder,
         env=kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert process.stdout is not None
-    yield json.loads(process.stdout.readline())["http_url"]
+    yield json.loads(process.stdout.readline())
     process.terminate()
     process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def our_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve(tmp_path_factory.mktemp("doq")) as where:
+        yield where["http_url"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Where a broker with DOQ's gRPC API listens."""
+    with serve(tmp_path_factory.mktemp("doq"), "--set", "doq.enabled=true") as where:
+        yield where
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,12 @@
 streams.
 
 Not covered: keys, roles, TLS, quotas (tests/integration/test_doq_grpc.py); what is no message at
-all (tests/hostile/test_doq_grpc.py).
+all (tests/hostile/test_doq_grpc.py); the Go client (test_go.py).
 """
 
 from __future__ import annotations
 
-import json
-import os
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -22,26 +18,7 @@ import pytest
 from tests.doq.grpc_client import request, stub_of
 from tests.patience import PATIENCE_SECONDS
 
-SERVE = ("serve", "--data", "kept", "--port", "0", "--json", "--set", "doq.enabled=true")
 CODE = grpc.StatusCode
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Where it listens."""
-    kept = {name: v for name, v in os.environ.items() if not name.startswith("DEJAQ_")}
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "dejaqueue", *SERVE],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path_factory.mktemp("doq"),
-        env=kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert process.stdout is not None
-    yield json.loads(process.stdout.readline())
-    process.terminate()
-    process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 0
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from dejaqueue.engine import apply, commands, engine, snapshot
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.leases import Leases
+from dejaqueue.engine.priority_first_ready import PriorityFirstReady
 from dejaqueue.engine.ready import PriorityReady
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import FlatShares, NestedShares
@@ -278,6 +279,14 @@ def knows_no_cap(patch: pytest.MonkeyPatch) -> None:
         inner(self, weights, in_flight_max and in_flight_max + 1)
 
     patch.setattr(FairReady, "configure", configure)
+
+
+@mutant
+def turns_come_before_priority(patch: pytest.MonkeyPatch) -> None:
+    def priorities(self: PriorityFirstReady, places: Any) -> Any:
+        return np.zeros(places.size, dtype=np.int64)
+
+    patch.setattr(PriorityFirstReady, "_priorities", priorities)
 
 
 @mutant

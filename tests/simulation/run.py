@@ -114,6 +114,7 @@ def history_of(scenario: Scenario) -> History:
         on_duplicate=str(topic.on_duplicate),
         weights=topic.weights,
         group_in_flight_max=topic.group_in_flight_max,
+        group_order=str(topic.group_order),
         letters_read=True,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import TopicUnknown
-from dejaqueue.model import OnDuplicate, Topic, TopicKind
+from dejaqueue.model import GroupOrder, OnDuplicate, Topic, TopicKind
 from dejaqueue.testing.simulation.world import World
 
 TOPIC = "t"
@@ -66,6 +66,8 @@ def choose(world: World) -> Scenario:
         backoff_max_ms=1_000,
         weights={"a": random.choice([1, 8]), "b": 2} if is_fair and world.chance(0.6) else {},
         group_in_flight_max=random.choice([0, 0, 1, 3]) if is_fair else 0,
+        # Not drawn, as senders are not, below.
+        group_order=list(GroupOrder)[world.seed // 2 % 3] if is_fair else GroupOrder.ARRIVAL,
     )
     return Scenario(
         topic,

@@ -46,7 +46,7 @@ class TopicSettings(LiveSettings, total=False):
 
     kind: TopicKind | Literal["timeline", "priority", "fair", "cron"]
     ageing_ms: int
-    group_order: GroupOrder | Literal["arrival", "priority"]
+    group_order: GroupOrder | Literal["arrival", "priority", "priority_first"]
     spread: int
     unnamed: bool
 

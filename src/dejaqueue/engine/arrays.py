@@ -94,3 +94,20 @@ def _sort_ties(keys: Int64s, same_mask: Mask, sequences: Int64s) -> Int64s:
     packed &= (1 << sequence_bits) - 1
     packed += low
     return packed
+
+
+def by_code(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """The order that puts equal codes together as they came, each code ascending, and how often.
+
+    numpy sorts 16 bits by counting, in a fifth of the time that 64 take.
+    """
+    if not codes.size:
+        none = np.zeros(0, dtype=np.int64)
+        return none, none, none
+    is_short = int(codes.max()) < 1 << 16
+    order: Int64s = (codes.astype(np.uint16) if is_short else codes).argsort(kind="stable")
+    ordered = codes[order]
+    begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    starts = np.concatenate([[0], begins])
+    counts: Int64s = np.diff(starts, append=codes.size)
+    return order, ordered[starts], counts

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine.arrays import Int64s, Mask
+from dejaqueue.engine.arrays import Int64s, Mask, by_code
 from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.group_runs import GroupRuns, IsReady
 from dejaqueue.engine.layout import Layout
@@ -66,22 +66,6 @@ class _Candidates:
         return self._new_rows <= _NEW_ROWS_MAX
 
 
-def by_code(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """The order that puts equal codes together as they came, each code ascending, and how often.
-
-    numpy sorts 16 bits by counting, in a fifth of the time that 64 take.
-    """
-    if not codes.size:
-        return _NONE, _NONE, _NONE
-    is_short = int(codes.max()) < 1 << 16
-    order: Int64s = (codes.astype(np.uint16) if is_short else codes).argsort(kind="stable")
-    ordered = codes[order]
-    begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    starts = np.concatenate([[0], begins])
-    counts: Int64s = np.diff(starts, append=codes.size)
-    return order, ordered[starts], counts
-
-
 class FairReady:
     """As `PriorityReady`, for fair topics. Columns are by code of the group.
 
@@ -133,6 +117,9 @@ class FairReady:
             more = np.zeros(max(code + 1, 2 * self._readies.size) - self._readies.size, np.int64)
             self._readies = np.append(self._readies, more)
             self._in_flights = np.append(self._in_flights, more)
+        self._name_shares(code, name)
+
+    def _name_shares(self, code: int, name: str) -> None:
         if _LEVELS in name and isinstance(self._shares, FlatShares):
             self._nest()
         self._shares.name(code, name, self._weights.get(name, 1))
@@ -159,16 +146,20 @@ class FairReady:
         """Use these weights and this cap, at once."""
         self._version += 1
         codes = np.array([c for c in range(len(self._groups)) if self._is_named(c)], dtype=np.int64)
-        names = self._groups.names
-        if isinstance(self._shares, NestedShares):
-            self._shares.reweigh(weights)
-        else:
-            new = np.array([weights.get(names[code], 1) for code in codes.tolist()], dtype=np.int64)
-            self._shares.weigh(codes, new)
+        self._weigh(codes, weights)
         self._weights = weights
         before = self._gives(codes)
         self._in_flight_max = in_flight_max
         self._note_gives(codes, before)
+
+    def _weigh(self, codes: Int64s, weights: dict[str, int]) -> None:
+        """These groups, which are all, have these weights from now on."""
+        if isinstance(self._shares, NestedShares):
+            self._shares.reweigh(weights)
+            return
+        names = self._groups.names
+        new = np.array([weights.get(names[code], 1) for code in codes.tolist()], dtype=np.int64)
+        self._shares.weigh(codes, new)
 
     def forget(self, codes: Int64s) -> Int64s:
         """Which of these groups, of which no message is live, need not be remembered."""
@@ -245,8 +236,7 @@ class FairReady:
 
     def take(self, count: int, is_ready: Matches) -> Int64s:
         """The next `count` rows in order."""
-        gives = self._all_gives()
-        turns = self._shares.share(count, gives)
+        turns = self._share(count)
         if not turns.size:
             return turns
         order, unique, counts = by_code(turns)
@@ -256,6 +246,15 @@ class FairReady:
         if sequences.size != turns.size:
             raise InternalError(f"{sequences.size} messages for {turns.size} turns of groups")
         return self._taken(sequences, order, unique, counts)
+
+    def _share(self, count: int) -> Int64s:
+        """The codes of the next `count` turns, in order."""
+        return self._shares.share(count, self._all_gives())
+
+    def _share_among(self, places: Int64s, codes: Int64s, count: int) -> Int64s:
+        """As `_share`, among these rows only, of which the codes are given."""
+        _, unique, counts = by_code(codes)
+        return self._shares.share_among(unique, counts, count, self._all_gives())
 
     def _all_gives(self) -> Int64s:
         """As `_gives`, by code."""
@@ -291,7 +290,7 @@ class FairReady:
             order = by_rank[by_code(codes[by_rank])[0]]
         firsts = np.cumsum(counts) - counts
         sequences = sequences[order]
-        turns = self._shares.share_among(unique, counts, count, self._all_gives())
+        turns = self._share_among(places, codes, count)
         if turns.size < count:
             self._looked[name] = self._version
         if not turns.size:
@@ -363,4 +362,7 @@ class FairReady:
             for code in range(len(self._groups))
             if self._is_named(code)
         }
+        self._restore_shares(starts, code_of)
+
+    def _restore_shares(self, starts: Starts, code_of: dict[str, int]) -> None:
         self._shares.restore(starts, code_of)

@@ -13,7 +13,7 @@ messages are handed out, not when they come in, so weights and caps hold at once
 cancelled leaves no gap.
 
 `FlatShares` does this for a thousand turns at once; `NestedShares` for groups within groups, turn
-by turn.
+by turn. Both may be asked for the turns of one priority alone (priority_shares.py).
 """
 
 from __future__ import annotations
@@ -31,83 +31,97 @@ SCALE = 1 << 32
 """Virtual time that a message of weight 1 takes."""
 KEY_MAX = (1 << 62) - 1
 _TIME_MAX = 1 << 60
-_UNLISTED = -1
+UNLISTED = -1
+"""The finish of a group that has nothing to give."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 Starts: TypeAlias = list[list[Any]]
 """[name of the group or inner node, its time less that of all], in order of the names."""
 
 
-class FlatShares:
-    """Turns of groups that are all on one level. Columns are by code."""
+class GroupNames:
+    """Names and weights of groups, by code.
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._index = SortedRuns(layout)
-        self._now = 0
-        self._starts: Int64s = _NONE
-        self._steps: Int64s = _NONE
-        self._listed: Int64s = _NONE
-        self._names: list[str] = []
-        self._listed_count = 0
+    Attributes:
+        names: name by code, "" for codes that nobody has.
+        steps: virtual time that a message takes, by code.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.steps: Int64s = _NONE
 
     def name(self, code: int, name: str, weight: int) -> None:
         """A code has this name from now on, and that weight."""
-        if code >= self._starts.size:
-            more = max(16, code + 1, 2 * self._starts.size) - self._starts.size
-            self._starts = np.append(self._starts, np.zeros(more, dtype=np.int64))
-            self._steps = np.append(self._steps, np.full(more, SCALE, dtype=np.int64))
-            self._listed = np.append(self._listed, np.full(more, _UNLISTED, dtype=np.int64))
-            self._names += [""] * more
-        self._names[code] = name
-        self._starts[code] = 0
-        self._steps[code] = SCALE // weight
+        if code >= self.steps.size:
+            more = max(16, code + 1, 2 * self.steps.size) - self.steps.size
+            self.steps = np.append(self.steps, np.full(more, SCALE, dtype=np.int64))
+            self.names += [""] * more
+        self.names[code] = name
+        self.steps[code] = SCALE // weight
 
-    def weigh(self, codes: Int64s, weights: Int64s) -> None:
-        """These groups have other weights from now on."""
-        self._steps[codes] = SCALE // weights
-        listed = codes[self._listed[codes] != _UNLISTED]
-        self._list(listed)
+
+class Shares:
+    """Turns of groups that are all on one level. Columns are by place, which may be the code."""
+
+    def __init__(self, layout: Layout, groups: GroupNames | None = None) -> None:
+        self._layout = layout
+        self._index = SortedRuns(layout)
+        self._now = 0
+        self._groups = GroupNames() if groups is None else groups
+        self._starts: Int64s = _NONE
+        self._listed: Int64s = _NONE
+        self._listed_count = 0
+
+    def _places(self, codes: Int64s) -> Int64s:
+        """Where these groups are in the columns."""
+        return codes
+
+    def _codes(self, places: Int64s) -> Int64s:
+        """Which groups are there."""
+        return places
 
     def changed(self, codes: Int64s, counts: Int64s) -> None:
         """These groups, each once, have so many messages to give now."""
         has_some = counts > 0
-        is_listed = self._listed[codes] != _UNLISTED
-        gone = codes[is_listed & ~has_some]
-        self._listed[gone] = _UNLISTED
+        places = self._places(codes)
+        is_listed = self._listed[places] != UNLISTED
+        gone = places[is_listed & ~has_some]
+        self._listed[gone] = UNLISTED
         self._listed_count -= gone.size
-        new = codes[has_some & ~is_listed]
+        new_mask = has_some & ~is_listed
+        new = places[new_mask]
         if new.size:
             self._starts[new] = np.maximum(self._starts[new], self._now)
             self._listed_count += new.size
-            self._list(new)
+            self._list(codes[new_mask])
 
     def _list(self, codes: Int64s) -> None:
-        finishes = self._starts[codes] + self._steps[codes]
-        self._listed[codes] = finishes
+        places = self._places(codes)
+        finishes = self._starts[places] + self._groups.steps[codes]
+        self._listed[places] = finishes
         self._index.insert(finishes, codes)
 
     def _is_listed(self, finishes: Int64s, codes: Int64s) -> Mask:
-        mask: Mask = self._listed[codes] == finishes
+        mask: Mask = self._listed[self._places(codes)] == finishes
         return mask
 
     def share(self, count: int, counts: Int64s) -> Int64s:
         """The codes of the next `count` turns, in order; fewer if there are no more messages.
 
         Args:
-            counts: what each group has to give, by code.
+            counts: what each group has to give, by place.
         """
         finishes, codes = self._index.pop(count, KEY_MAX, self._is_listed)
-        return self._serve(finishes, codes, np.minimum(counts[codes], count), count, counts)
+        gives = np.minimum(counts[self._places(codes)], count)
+        return self._serve(finishes, codes, gives, count, counts)
 
     def share_among(self, codes: Int64s, limits: Int64s, count: int, counts: Int64s) -> Int64s:
         """As `share`, among these groups only, which give no more than `limits`."""
-        finishes = self._listed[codes]
-        finishes, codes, limits = (
-            part[finishes != _UNLISTED] for part in (finishes, codes, limits)
-        )
+        finishes = self._listed[self._places(codes)]
+        finishes, codes, limits = (part[finishes != UNLISTED] for part in (finishes, codes, limits))
         order = np.lexsort((codes, finishes))
-        limits = np.minimum(np.minimum(limits, counts[codes]), count)
+        limits = np.minimum(np.minimum(limits, counts[self._places(codes)]), count)
         return self._serve(finishes[order], codes[order], limits[order], count, counts, among=True)
 
     def _serve(
@@ -125,7 +139,7 @@ class FlatShares:
         order = np.argsort(codes, kind="stable")
         last = int(finishes[-1])  # of as many groups as there are turns nobody needs a later one
         finishes, codes, gives = finishes[order], codes[order], gives[order]
-        steps = self._steps[codes]
+        at, steps = self._places(codes), self._groups.steps[codes]
         turns = _turns(finishes, steps, gives, count, None if among else last)
         places: Int64s = np.repeat(np.arange(codes.size), turns)
         before: Int64s = np.cumsum(turns) - turns
@@ -134,53 +148,75 @@ class FlatShares:
         ends, places = ends[:count], places[:count]
         served = np.bincount(places, minlength=codes.size)
         self._now = max(self._now, int(ends[-1]))
-        self._starts[codes] += served * steps
-        some_left = counts[codes] > served
+        self._starts[at] += served * steps
+        some_left = counts[at] > served
         # Those of the index were taken out of it, whether they got a turn or not.
         self._list(codes[some_left & (served > 0)] if among else codes[some_left])
-        gone = codes[~some_left]
-        self._listed[gone] = _UNLISTED
+        gone = at[~some_left]
+        self._listed[gone] = UNLISTED
         self._listed_count -= gone.size
         if self._now > _TIME_MAX:
             self._begin_anew()
         self._index.sweep(self._is_listed, self._listed_count)
+        self._gave(at, served)
         return codes[places]
+
+    def _gave(self, places: Int64s, counts: Int64s) -> None:
+        """So many messages of the groups at these places have their turns."""
 
     def _begin_anew(self) -> None:
         """Take the time of all off every time, before they are too large."""
-        listed = np.flatnonzero(self._listed != _UNLISTED)
+        listed = np.flatnonzero(self._listed != UNLISTED)
         self._starts -= self._now
-        unlisted_mask = self._listed == _UNLISTED
+        unlisted_mask = self._listed == UNLISTED
         np.maximum(self._starts, 0, out=self._starts, where=unlisted_mask)
         # Times of listed groups may be before that of all; keys of the index may not be negative.
         self._now = SCALE - min(0, int(self._starts.min()))
         self._starts += self._now
         self._index = SortedRuns(self._layout)
-        self._list(listed)
-
-    def forget(self, codes: Int64s) -> Int64s:
-        """Which of these groups, which have no messages, need not be remembered."""
-        forgotten: Int64s = codes[self._starts[codes] <= self._now]
-        for code in forgotten.tolist():
-            self._names[code] = ""
-        return forgotten
+        self._list(self._codes(listed))
 
     def starts(self) -> Starts:
         """What tells apart what comes: times less that of all."""
         times = self._starts - self._now
-        is_listed = self._listed != _UNLISTED
-        codes = np.flatnonzero((is_listed & (times != 0)) | (times > 0))
-        pairs = zip(codes.tolist(), times[codes].tolist(), strict=True)
-        return sorted([self._names[code], time] for code, time in pairs)
+        is_listed = self._listed != UNLISTED
+        places = np.flatnonzero((is_listed & (times != 0)) | (times > 0))
+        pairs = zip(self._codes(places).tolist(), times[places].tolist(), strict=True)
+        return sorted([self._groups.names[code], time] for code, time in pairs)
 
     def restore(self, starts: Starts, code_of: dict[str, int]) -> None:
         """Begin with these times; the groups are named and have their messages again."""
         self._now = _headroom(starts)
         self._starts[:] = self._now
         for name, time in starts:
-            self._starts[code_of[name]] += time
+            self._starts[self._places(np.array([code_of[name]], dtype=np.int64))] += time
         self._index = SortedRuns(self._layout)
-        self._list(np.flatnonzero(self._listed != _UNLISTED))
+        self._list(self._codes(np.flatnonzero(self._listed != UNLISTED)))
+
+
+class FlatShares(Shares):
+    """Turns of all groups: a place is a code."""
+
+    def name(self, code: int, name: str, weight: int) -> None:
+        """A code has this name from now on, and that weight."""
+        self._groups.name(code, name, weight)
+        more = self._groups.steps.size - self._starts.size
+        if more:
+            self._starts = np.append(self._starts, np.zeros(more, dtype=np.int64))
+            self._listed = np.append(self._listed, np.full(more, UNLISTED, dtype=np.int64))
+        self._starts[code] = 0
+
+    def weigh(self, codes: Int64s, weights: Int64s) -> None:
+        """These groups have other weights from now on."""
+        self._groups.steps[codes] = SCALE // weights
+        self._list(codes[self._listed[self._places(codes)] != UNLISTED])
+
+    def forget(self, codes: Int64s) -> Int64s:
+        """Which of these groups, which have no messages, need not be remembered."""
+        forgotten: Int64s = codes[self._starts[codes] <= self._now]
+        for code in forgotten.tolist():
+            self._groups.names[code] = ""
+        return forgotten
 
 
 def _turns(finishes: Int64s, steps: Int64s, gives: Int64s, count: int, last: int | None) -> Int64s:
@@ -224,7 +260,7 @@ class Node:
     def __init__(self, name: str, parent: Node | None, step: int, code: int = -1) -> None:
         self.name, self.parent, self.step, self.code = name, parent, step, code
         self.start = self.now = self.count = 0
-        self.finish = _UNLISTED
+        self.finish = UNLISTED
         self.children: dict[str, Node] = {}
         self.heap: list[tuple[int, str, Node]] = []
 
@@ -303,7 +339,7 @@ class NestedShares:
                     node.start = max(node.start, node.parent.now)
                     node.list()
                 elif not node.count:
-                    node.finish = _UNLISTED
+                    node.finish = UNLISTED
                 node = node.parent
 
     def share(self, count: int, counts: Int64s) -> Int64s:
@@ -326,7 +362,7 @@ class NestedShares:
         if child.count:
             child.list()
         else:
-            child.finish = _UNLISTED
+            child.finish = UNLISTED
         return child
 
     def share_among(self, codes: Int64s, limits: Int64s, count: int, counts: Int64s) -> Int64s:

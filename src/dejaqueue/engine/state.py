@@ -19,6 +19,7 @@ from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.key_index import KeyIndex
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import Leases
+from dejaqueue.engine.priority_first_ready import PriorityFirstReady
 from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.ready import Lane, Matches, PriorityReady
 from dejaqueue.engine.records import Counts, DeadGroup, Staged
@@ -251,8 +252,12 @@ class PartitionState:
         if self.ready is None and rules.kind is TopicKind.PRIORITY:
             self.ready = PriorityReady(self.table, self.layout, rules.ageing_ms)
         if self.ready is None and rules.kind is TopicKind.FAIR:
-            by_priority = rules.group_order is GroupOrder.PRIORITY
-            self.ready = FairReady(self.table, self.layout, self.groups, by_priority=by_priority)
+            parts = self.table, self.layout, self.groups
+            if rules.group_order is GroupOrder.PRIORITY_FIRST:
+                self.ready = PriorityFirstReady(*parts)
+            else:
+                by_priority = rules.group_order is GroupOrder.PRIORITY
+                self.ready = FairReady(*parts, by_priority=by_priority)
         if isinstance(self.ready, FairReady):
             self.ready.configure(rules.weights, rules.group_in_flight_max)
 

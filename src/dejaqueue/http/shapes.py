@@ -246,7 +246,7 @@ class NewTopic(TopicSettings):
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,255}$")
     kind: Literal["timeline", "priority", "fair", "cron"] | None = None
     ageing_ms: int | None = Field(None, ge=0)
-    group_order: Literal["arrival", "priority"] | None = None
+    group_order: Literal["arrival", "priority", "priority_first"] | None = None
     spread: int | None = Field(None, ge=1, le=limits.SPREAD_MAX)
     unnamed: bool | None = None
     exist_ok: bool = Field(False, description="Fine if it exists already with these settings.")

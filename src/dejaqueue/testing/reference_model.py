@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
@@ -18,11 +17,9 @@ from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Command
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.shares import SCALE
 from dejaqueue.model import GroupOrder, MessageState, RowStatus, TagFilter, TopicKind
+from dejaqueue.testing.reference_turns import Turns
 
-Path: TypeAlias = tuple[str, ...]
-"""A node in the tree of groups; its last part is "\\0" for a group itself."""
 OK, LOST = int(RowStatus.OK), int(RowStatus.LEASE_LOST)
 
 
@@ -66,64 +63,6 @@ class Transaction:
     replaced: list[int] = field(default_factory=list)
 
 
-class Turns:
-    """Whose turn it is, told obviously: a tree of groups, each node with its own virtual time.
-
-    Attributes:
-        starts: time of each node below that of all its siblings, by path.
-        nows: time of all children of a node, by its path.
-        listed: nodes that take part.
-        codes: groups in the order they came; ties go by it until there are levels.
-    """
-
-    def __init__(self) -> None:
-        self.weights: dict[str, int] = {}
-        self.starts: dict[Path, int] = {}
-        self.nows: dict[Path, int] = {}
-        self.listed: set[Path] = set()
-        self.codes: dict[str, int] = {"": 0}
-        self.has_levels = False
-
-    @staticmethod
-    def paths(group: str) -> list[Path]:
-        """The nodes from the top down to the group itself."""
-        parts = (*group.split("."), "\0")
-        return [parts[:length] for length in range(1, len(parts) + 1)]
-
-    def name(self, group: str) -> None:
-        """A group that may be new."""
-        self.codes.setdefault(group, len(self.codes))
-        self.has_levels |= "." in group
-
-    def finish(self, path: Path) -> int:
-        """When the next message of this node ends, in virtual time."""
-        weight = 1 if path[-1] == "\0" else self.weights.get(".".join(path), 1)
-        return self.starts.get(path, 0) + SCALE // weight
-
-    def relist(self, gives: dict[str, int]) -> None:
-        """Nodes with something to give take part."""
-        active = {path for group, give in gives.items() if give for path in self.paths(group)}
-        self.listed &= active
-        for path in active - self.listed:
-            self.starts[path] = max(self.starts.get(path, 0), self.nows.get(path[:-1], 0))
-        self.listed |= active
-
-    def next(self, groups: set[str]) -> str:
-        """The group among these whose turn it is; it is taken."""
-        node: Path = ()
-        while not node or node[-1] != "\0":
-            below = {paths[len(node)] for g in groups if len(paths := self.paths(g)) > len(node)}
-            children = [path for path in below if path[:-1] == node]
-            node = min(children, key=lambda path: (self.finish(path), self.tie(path)))
-            self.starts[node] = self.finish(node)
-            self.nows[node[:-1]] = max(self.nows.get(node[:-1], 0), self.starts[node])
-        return ".".join(node[:-1])
-
-    def tie(self, path: Path) -> tuple[int, str]:
-        """Who comes first of two that are equal."""
-        return (0, path[-1]) if self.has_levels else (self.codes.get(path[0], 0), "")
-
-
 class ReferenceModel:
     """A partition, told obviously.
 
@@ -147,7 +86,9 @@ class ReferenceModel:
         self.staged: dict[str, Transaction] = {}
         self.decided: dict[str, bool] = {}
         self.ready_until_ms = -1
-        self.turns = Turns()
+        self.turns: dict[int, Turns] = {}
+        """By priority where that comes first, else all under 0."""
+        self.names: list[str] = []
         self.entries: dict[str, tuple[str, int, int, int]] = {}
         """Cron entries by name: what it is, when it fires next, when to look, its last message."""
 
@@ -161,23 +102,47 @@ class ReferenceModel:
         """Groups that have something to give now, or nothing any more, begin or end to take part
         in the turns."""
         if self.rules.kind is TopicKind.FAIR:
-            self.turns.relist(self.gives())
+            gives = self.gives()
+            for level in gives:
+                self.turns_of(level)
+            for level, turns in self.turns.items():
+                turns.relist(gives.get(level, {}))
+
+    def turns_of(self, level: int) -> Turns:
+        """Whose turn it is among the groups of this level."""
+        if level not in self.turns:
+            self.turns[level] = Turns()
+            self.turns[level].weights = self.rules.weights
+            for name in self.names:
+                self.turns[level].name(name)
+        return self.turns[level]
+
+    def name(self, group: str) -> None:
+        """A group that may be new."""
+        self.names.append(group)
+        for turns in self.turns.values():
+            turns.name(group)
+
+    def level(self, message: Message) -> int:
+        """Among which messages this one's group has its turns: 0 if there is one level."""
+        is_first = self.rules.group_order is GroupOrder.PRIORITY_FIRST
+        return message.priority if is_first else 0
 
     def is_ready(self, message: Message) -> bool:
         """Whether it takes part in an order other than by time."""
         is_scheduled = message.state is MessageState.SCHEDULED
         return is_scheduled and message.due_ms <= self.ready_until_ms
 
-    def gives(self) -> dict[str, int]:
-        """How many messages each group can give now."""
-        readies = Counter(m.group for m in self.live.values() if self.is_ready(m))
+    def gives(self) -> dict[int, dict[str, int]]:
+        """How many messages each group can give now, by level."""
+        readies = Counter((self.level(m), m.group) for m in self.live.values() if self.is_ready(m))
         leased = Counter(m.group for m in self.in_state(MessageState.LEASED))
         cap = self.rules.group_in_flight_max or 1 << 40
-        return {
-            group: give
-            for group, count in readies.items()
-            if (give := min(count, max(0, cap - leased[group]))) > 0
-        }
+        gives: dict[int, dict[str, int]] = {}
+        for (level, group), count in readies.items():
+            if (give := min(count, max(0, cap - leased[group]))) > 0:
+                gives.setdefault(level, {})[group] = give
+        return gives
 
     def do(self, command: Command) -> Outcome:
         """As `apply`."""
@@ -206,7 +171,8 @@ class ReferenceModel:
                 return Outcome(freed=sorted(self.live.pop(s).locator for s in sequences))
             case commands.Configure():
                 self.rules = Rules.from_text(command.rules)
-                self.turns.weights = self.rules.weights
+                for turns in self.turns.values():
+                    turns.weights = self.rules.weights
                 self.next_sequence = max(self.next_sequence, self.rules.ids_from)
             case commands.Remember():
                 self.decided.pop(command.transaction, None)
@@ -297,7 +263,7 @@ class ReferenceModel:
             staged.replaced += replaced
         self.relist()
         for name in () if command.groups is None else command.groups.names:
-            self.turns.name(name)
+            self.name(name)
         for row, due_ms in enumerate(command.dues_ms.tolist()):
             sequence = self.next_sequence
             message = Message(
@@ -385,8 +351,8 @@ class ReferenceModel:
             urgency = message.priority * (ageing_ms or 1) + (message.due_ms if ageing_ms else 0)
             return urgency, message.sequence
         if self.rules.kind is TopicKind.FAIR:  # within its group
-            by_priority = self.rules.group_order is GroupOrder.PRIORITY
-            return message.priority if by_priority else 0, message.sequence
+            by_arrival = self.rules.group_order is GroupOrder.ARRIVAL
+            return 0 if by_arrival else message.priority, message.sequence
         return message.due_ms, message.sequence
 
     def takes(self, command: commands.Lease, message: Message) -> bool:
@@ -433,18 +399,26 @@ class ReferenceModel:
 
     def choose(self, due: list[Message], count: int) -> list[Message]:
         """The next messages of a fair topic, one turn after the other. `due` is sorted."""
-        waiting: dict[str, list[Message]] = {}
+        waiting: dict[int, dict[str, list[Message]]] = {}
         for message in due:
-            waiting.setdefault(message.group, []).append(message)
-        gives, chosen = self.gives(), []
-        for _ in range(count):
-            open_groups = {g for g, messages in waiting.items() if messages and gives.get(g)}
-            if not open_groups:
+            waiting.setdefault(self.level(message), {}).setdefault(message.group, []).append(
+                message
+            )
+        chosen: list[Message] = []
+        while len(chosen) < count:
+            gives = self.gives()
+            open_turns = {
+                level: {g for g, messages in of_level.items() if messages and gives[level].get(g)}
+                for level, of_level in waiting.items()
+                if level in gives
+            }
+            first = min((level for level, groups in open_turns.items() if groups), default=None)
+            if first is None:
                 break
-            group = self.turns.next(open_groups)
-            chosen.append(waiting[group].pop(0))
-            gives[group] -= 1
-            self.turns.relist(gives)
+            message = waiting[first][self.turns_of(first).next(open_turns[first])].pop(0)
+            message.state = MessageState.LEASED
+            chosen.append(message)
+            self.relist()
         return chosen
 
     def settle(self, command: commands.Ack | commands.Nack | commands.Extend) -> Outcome:
@@ -514,7 +488,7 @@ class ReferenceModel:
             self.live[sequence].state = MessageState.STAGED
         self.relist()
         for name in () if command.groups is None or not away else command.groups.names:
-            self.turns.name(name)
+            self.name(name)
         for sequence in away:
             self.live[sequence].state = MessageState.SCHEDULED
         for row, sequence in enumerate(command.sequences.tolist()):

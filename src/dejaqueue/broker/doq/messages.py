@@ -71,8 +71,8 @@ def due_ms_of(priority: int) -> int:
 
 
 def orders_by_priority(topic: Topic) -> bool:
-    """True for a fair queue in which priorities decide within a group."""
-    return topic.kind is TopicKind.FAIR and topic.group_order is GroupOrder.PRIORITY
+    """True for a fair queue in which priorities decide, within a group or before turns."""
+    return topic.kind is TopicKind.FAIR and topic.group_order is not GroupOrder.ARRIVAL
 
 
 def check_ordered(priority: int) -> None:
