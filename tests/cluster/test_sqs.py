@@ -1,4 +1,4 @@
-"""SQS's clients at a cluster: signed requests at any broker, and the owner of a FIFO queue is killed.
+"""SQS's clients at a cluster: signed requests at any broker; a FIFO queue whose owner is killed.
 
 Covered: three `dejaq serve` on one PostgreSQL and one etcd; boto3 at a broker that does not serve
 the queue, and at each while the owner dies.
