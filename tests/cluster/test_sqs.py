@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,10 @@ def take(sqs: Any, url: str) -> list[Any]:
     return found
 
 
+def delete(sqs: Any, url: str, receipt: str) -> None:
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=receipt)
+
+
 def test_a_fifo_queue_keeps_order_and_deduplication__its_owner_is_killed(shop: Shop) -> None:
     attributes = {"FifoQueue": "true", "VisibilityTimeout": "600"}
     made = shop.clients[0].create_queue(QueueName=QUEUE, Attributes=attributes)
@@ -175,9 +180,6 @@ def test_a_fifo_queue_keeps_order_and_deduplication__its_owner_is_killed(shop: S
     while waiting:
         for message in waiting:
             got[message["Attributes"]["MessageGroupId"]].append(int(message["Body"]))
-            receipt = message["ReceiptHandle"]
-            shop.patiently(
-                lambda sqs, receipt=receipt: sqs.delete_message(QueueUrl=url, ReceiptHandle=receipt)
-            )
+            shop.patiently(partial(delete, url=url, receipt=message["ReceiptHandle"]))
         waiting = shop.patiently(lambda sqs: take(sqs, url))
     assert got == {group: list(range(IN_ALL)) for group in GROUPS}
