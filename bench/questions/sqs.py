@@ -8,7 +8,8 @@ memory. 64 connections, each with one request on its way.
 - `receive_delete`: ten at a time are received, then deleted in a batch; messages a second.
 - `delay_…`: messages with delays of 10 minutes to 10 days, at a broker whose clock leaves out the
   time in which nothing is due, and goes as ever from a millisecond before each; lateness at a
-  client that waits by long polling, in milliseconds.
+  client that waits by long polling, in milliseconds. It polls after each leap of the clock, as it
+  would all the time: over a leap of hours the broker would take it for dead.
 
 Rounds go over all systems in turn; the first one warms up. What counts is the median.
 """
@@ -52,6 +53,8 @@ DELAYED_MAX, DELAY_SECONDS_MIN, DELAY_SECONDS_MAX = 100_000, 600, 864_000
 PERCENTS = {"p50": 50.0, "p99": 99.0, "max": 100.0}
 SILENCE_SECONDS = 60.0
 TICK_SECONDS = 0.0002
+POLL_SECONDS = 20
+"""As long as SQS lets a receive wait."""
 
 Report = Callable[[str], None]
 
@@ -80,7 +83,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
         loader.wait(30)
         loader.stdout.close()
     outcome = outcome_of(rates)
-    delayed = DELAYED_QUICK if plan.quick else min(DELAYED_MAX, plan.rows)
+    delayed = min(DELAYED_QUICK if plan.quick else DELAYED_MAX, plan.rows)
     for case, value in delays(delayed, report).items():
         unit = "messages" if case == "early" else "ms"
         outcome.rows.append(Row(QUESTION, "dejaq", f"delay_{case}", round(value, 3), unit))
@@ -140,25 +143,37 @@ def outcome_of(rates: dict[tuple[str, str], list[float]]) -> Outcome:
 
 
 class _Consumer(threading.Thread):
-    """Receives by long polling, notes when, and deletes.
+    """Receives by long polling, notes when, and deletes; rests when it has all that was due.
 
     Attributes:
         late_us: of each message: when it was there, less when it was due; microseconds.
+        empty_count: polls that brought nothing.
     """
 
     def __init__(self, queue: _Queue, clock: VirtualClock, start_ms: int) -> None:
         super().__init__(name="bench-consumer", daemon=True)
         self._queue, self._clock, self._start_ms = queue, clock, start_ms
+        self._told = threading.Condition()
+        self._wanted: int | None = 0
         self.late_us: list[int] = []
-        self.is_ending = False
+        self.empty_count = 0
+
+    def tell(self, wanted: int | None) -> None:
+        """How many messages it is to have in all; None = it ends."""
+        with self._told:
+            self._wanted = wanted
+            self._told.notify()
 
     def run(self) -> None:
         """Until it is told to end."""
-        while not self.is_ending:
-            found = self._queue.ask("ReceiveMessage", MaxNumberOfMessages=10, WaitTimeSeconds=1)
+        while self._goes_on():
+            found = self._queue.ask(
+                "ReceiveMessage", MaxNumberOfMessages=10, WaitTimeSeconds=POLL_SECONDS
+            )
             now_us = self._clock.utc_us()
             messages = found.get("Messages", [])
             if not messages:
+                self.empty_count += 1
                 continue
             handles = [
                 {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
@@ -168,6 +183,12 @@ class _Consumer(threading.Thread):
             for message in messages:
                 due_ms = self._start_ms + int(message["Body"]) * 1_000
                 self.late_us.append(now_us - due_ms * 1_000)
+
+    def _goes_on(self) -> bool:
+        """Wait until there is something to poll for; False = it ends."""
+        with self._told:
+            self._told.wait_for(lambda: self._wanted is None or self._wanted > len(self.late_us))
+            return self._wanted is not None
 
 
 def delays(count: int, report: Report) -> dict[str, float]:
@@ -187,14 +208,17 @@ def delays(count: int, report: Report) -> dict[str, float]:
             seconds = _send_delayed(queue, count)
             consumer = _Consumer(queue, clock, start_ms)
             consumer.start()
-            _run_clock(clock, start_ms, np.asarray(seconds), consumer)
-            consumer.is_ending = True
-            consumer.join(SILENCE_SECONDS)
+            try:
+                _run_clock(broker, clock, start_ms, np.asarray(seconds), consumer)
+            finally:
+                consumer.tell(None)
+                consumer.join(SILENCE_SECONDS)
     finally:
         server.stop()
         broker.stop()
     late_ms = np.asarray(consumer.late_us) / 1_000
-    report(f"delay: {len(late_ms):,} of {count:,} messages came")
+    told = f"delay: {len(late_ms):,} of {count:,} messages came"
+    report(f"{told}, {consumer.empty_count} polls brought nothing")
     if len(late_ms) != count:
         raise RuntimeError(f"delay: {len(late_ms)} messages came, of {count}")
     found = {name: percentile(late_ms, percent) for name, percent in PERCENTS.items()}
@@ -237,7 +261,11 @@ def _send_delayed(queue: _Queue, count: int) -> list[int]:
 
 
 def _run_clock(
-    clock: VirtualClock, start_ms: int, seconds: np.typing.NDArray[np.int64], consumer: _Consumer
+    broker: Broker,
+    clock: VirtualClock,
+    start_ms: int,
+    seconds: np.typing.NDArray[np.int64],
+    consumer: _Consumer,
 ) -> None:
     """Leave out the time in which nothing is due; else go as the time goes."""
     instants, counts = np.unique(seconds, return_counts=True)
@@ -245,11 +273,27 @@ def _run_clock(
     for instant, count in zip(instants.tolist(), counts.tolist(), strict=True):
         wanted += count
         clock.advance(us=(start_ms + instant * 1_000 - 1) * 1_000 - clock.utc_us())
-        before = began = time.perf_counter()
-        while len(consumer.late_us) < wanted:
-            time.sleep(TICK_SECONDS)  # tidy: allow sleep, because it is what makes the time go
+        consumer.tell(wanted)
+        _spin(lambda: _is_polled(broker), "a poll")
+        before = time.perf_counter()
+
+        def has_come(wanted: int = wanted) -> bool:
+            nonlocal before
             now = time.perf_counter()
             clock.advance(us=round((now - before) * 1e6))
             before = now
-            if now - began > SILENCE_SECONDS:
-                raise RuntimeError(f"delay: {len(consumer.late_us)} messages came, of {wanted}")
+            return len(consumer.late_us) >= wanted
+
+        _spin(has_come, f"{wanted} messages")
+
+
+def _is_polled(broker: Broker) -> bool:
+    return any(one["credit"] for one in broker.consumers("delays"))
+
+
+def _spin(is_so: Callable[[], bool], what: str) -> None:
+    ends = time.perf_counter() + SILENCE_SECONDS
+    while not is_so():
+        if time.perf_counter() > ends:
+            raise RuntimeError(f"delay: waited for {what}")
+        time.sleep(TICK_SECONDS)  # tidy: allow sleep, because it is what makes the time go

@@ -9,6 +9,8 @@ auditing.py for the log.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -91,10 +93,10 @@ class _Entrance:
             await self._app(scope, receive, send)
             return
 
-        async def write_down(message: Message) -> None:
+        def write_down(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 record(scope, message["status"])
-            await send(message)
+            return send(message)
 
         await self._app(scope, receive, write_down)
 

@@ -32,16 +32,18 @@ def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def quick(out: Path, question: str, system: str) -> list[dict[str, object]]:
+def quick(
+    out: Path, question: str, system: str, rows: int = 2_000, seconds: float = 0.3
+) -> list[dict[str, object]]:
     """Rows of a quick run; it must leave no server's files behind."""
     found = run_bench(
-        question, "--quick", "--rows", "2000", "--seconds", "0.3", "--senders", "4",
-        "--systems", system, "--out", str(out),
+        question, "--quick", "--rows", str(rows), "--seconds", str(seconds), "--senders", "4",
+        "--systems", system, "--no-keep", "--out", str(out),
     )  # fmt: skip
     assert found.returncode == 0, found.stdout + found.stderr
     assert list((out / "servers").iterdir()) == []
-    rows: list[dict[str, object]] = json.loads((out / "results" / "latest.json").read_text())
-    return rows
+    kept: list[dict[str, object]] = json.loads((out / "results" / "latest.json").read_text())
+    return kept
 
 
 @pytest.mark.slow
@@ -54,6 +56,26 @@ def test_a_peer_answers_throughput(tmp_path: Path, system: str) -> None:
     rows = quick(tmp_path, "throughput", system)
     assert {row["case"] for row in rows} >= CASES
     assert all(row["system"] == system and float(str(row["value"])) > 0 for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("question", "cases"),
+    [
+        ("sqs", {"send", "receive_delete", "delay_p99", "delay_early"}),
+        ("doq", {"streams_enqueue", "streams_dequeue", "streams_both"}),
+        ("fair", {"lease_ack", "lease_ack_priority", "jain"}),
+    ],
+)
+def test_a_question_is_answered_from_the_command_to_the_rows(
+    tmp_path: Path, question: str, cases: set[str]
+) -> None:
+    """Whatever peers are there are asked, too; here it is about what is ours."""
+    rows = quick(tmp_path, question, "dejaq", rows=100, seconds=0.1)
+    values = {row["case"]: float(str(row["value"])) for row in rows if row["system"] == "dejaq"}
+    assert cases <= set(values)
+    assert all(value > 0 for case, value in values.items() if case != "delay_early")
+    assert values.get("delay_early", 0.0) == 0.0
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,14 @@ def test_a_target_is_reached_missed_or_not_measured() -> None:
     assert found["drained", "value"] is None
 
 
+def test_a_target_beside_a_peer_that_was_missing_shows_the_rate() -> None:
+    alone = row(question="doq", case="streams_both", value=1_234.0, ratio=None, ratio_to=None)
+    told = "10 + 10 streams at once, one message a turn | ≥ 1 × doq |"
+    assert f"{told} 1,234 messages/s, doq not measured | – |" in page.render([alone], {})
+    assert f"{told} not measured | – |" in page.render([], {})
+    assert f"{told} 2 × doq | yes |" in page.render([alone | {"ratio": 2.0, "ratio_to": "doq"}], {})
+
+
 def test_every_target_is_of_a_question_that_is_asked() -> None:
     assert {target.question for target in TARGETS} <= set(results.QUESTIONS)
 

@@ -35,6 +35,8 @@ TARGET = "AmazonSQS."
 BODY_BYTES_MAX = 8 << 20
 """A batch of a MiB, of which JSON may write each byte in six."""
 _REGION = "dejaq.sqs-region"
+_BODY = "dejaq.sqs-body"
+"""Where in a request's scope its body is, if that was read to verify a signature."""
 
 
 def install(app: FastAPI, service: Service) -> None:
@@ -62,7 +64,7 @@ async def signer(
     scope[_REGION] = signature.region
     if not gate.keys.required:
         return gate.signer(signature.key_id, lambda _: False), receive
-    body = await read_body(Request(scope, receive), BODY_BYTES_MAX)
+    body = scope[_BODY] = await read_body(Request(scope, receive), BODY_BYTES_MAX)
     raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
     asked = SignedRequest(
         scope["method"],
@@ -154,7 +156,9 @@ async def _do(sqs: Sqs, request: Request) -> dict[str, Any]:
     if request.method != "POST" or not target.startswith(TARGET) or call is None:
         text = f"x-amz-target: {TARGET}NAME of an operation, in a POST of JSON, got: {target[:100]}"
         raise SqsRefusal("UnsupportedOperation", text)
-    content = await read_body(request, BODY_BYTES_MAX)
+    content: bytes | None = request.scope.get(_BODY)
+    if content is None:
+        content = await read_body(request, BODY_BYTES_MAX)
     try:
         values = orjson.loads(content or b"{}")
     except orjson.JSONDecodeError as wrong:

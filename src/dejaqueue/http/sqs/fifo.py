@@ -1,8 +1,9 @@
 """What FIFO queues have beside the others: deduplication, and what their messages must say.
 
 Room: http. On the event loop.
-Holds: of the messages that one sender sends to a queue under one deduplication id within five
-minutes one is there, also if the broker was restarted in between, or another one serves the queue.
+Holds: of the messages that one sender sends to a queue, or to a group of it where the queue's
+DeduplicationScope is that, under one deduplication id within five minutes one is there, also if the
+broker was restarted in between, or another one serves the queue.
 See: rule 10, by which partitions remember batches; topics.py: order in a group is a fair topic's,
 of whose groups one message at most is leased.
 
@@ -36,7 +37,7 @@ from dejaqueue.http.sqs.rows import (
     wrong,
 )
 from dejaqueue.http.sqs.state import Operation
-from dejaqueue.http.sqs.topics import label_of
+from dejaqueue.http.sqs.topics import is_scoped_by_group, label_of
 from dejaqueue.model import Topic
 from dejaqueue.wire.descriptors import WriteStream
 
@@ -67,7 +68,7 @@ def _by_content(topic: Topic) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a deduplication id is to the partition.
+    """What the name of a message (`_name`) is to the partition.
 
     Attributes:
         producer: of whose batches it is one.
@@ -78,9 +79,9 @@ class Name:
     digest: int
 
     @classmethod
-    def of(cls, deduplication_id: str) -> Name:
-        """Its name."""
-        content = hashlib.blake2b(deduplication_id.encode(), digest_size=8).digest()
+    def of(cls, text: str) -> Name:
+        """Of a text."""
+        content = hashlib.blake2b(text.encode(), digest_size=8).digest()
         number = int.from_bytes(content, "big")
         return cls(f"sqs-{number % BUCKETS}", number >> 21)
 
@@ -97,7 +98,7 @@ class Name:
 
 
 class RecentMessages:
-    """What was sent to a queue lately, by sender and deduplication id.
+    """What was sent to a queue lately, by sender and name (`_name`).
 
     Attributes:
         complete_from: from that second on it has all that was sent.
@@ -140,8 +141,9 @@ async def write(
     served = operation.served(topic.name)
     sender = operation.principal.sender_for(topic.name, Role.PRODUCE)
     recent = RECENT_MESSAGES.setdefault(served, RecentMessages(operation.now_ms() // 1_000))
-    named = [_named(sending) for sending in sendings]
-    keys = {(sender, one.deduplication_id) for one in named}
+    identified = [_with_id(sending) for sending in sendings]
+    named = [(_name(topic, one), one) for one in identified]
+    keys = {(sender, name) for name, _ in named}
     while waits := [recent.busy[key] for key in keys if key in recent.busy]:
         await waits[0].wait()
     done = asyncio.Event()
@@ -154,7 +156,14 @@ async def write(
         done.set()
 
 
-def _named(sending: Sending) -> Sending:
+def _name(topic: Topic, sending: Sending) -> str:
+    """What a message is recognised by. Neither a group nor an id has a blank in it."""
+    if is_scoped_by_group(topic):
+        return f"{sending.group} {sending.deduplication_id}"
+    return sending.deduplication_id
+
+
+def _with_id(sending: Sending) -> Sending:
     """With the deduplication id that its body makes, if it has none of its own."""
     if sending.deduplication_id:
         return sending
@@ -167,10 +176,10 @@ async def _write_named(
     served: ServedTopic,
     sender: Sender,
     recent: RecentMessages,
-    sendings: list[Sending],
+    named: list[tuple[str, Sending]],
 ) -> list[dict[str, Any] | DejaQError]:
     second = operation.now_ms() // 1_000
-    first_of = {one.deduplication_id: one for one in reversed(sendings)}
+    first_of = dict(reversed(named))
     answers: dict[str, dict[str, Any] | DejaQError] = {}
     for name in first_of:
         found = recent.find((sender, name), second)
@@ -178,20 +187,19 @@ async def _write_named(
             found = await _find(served, sender, name, second)
         if found is not None:
             answers[name] = found
-    new = [one for one in sendings if first_of[one.deduplication_id] is one]
-    new = [one for one in new if one.deduplication_id not in answers]
+    new = [(name, one) for name, one in named if first_of[name] is one and name not in answers]
     # All of them are submitted, in this order, before any of them is waited for.
     sent = await asyncio.gather(
-        *(_write_one(operation, served, sender, one, second) for one in new),
+        *(_write_one(operation, served, sender, name, one, second) for name, one in new),
         return_exceptions=True,
     )
-    for one, outcome in zip(new, sent, strict=True):
+    for (name, _), outcome in zip(new, sent, strict=True):
         if isinstance(outcome, dict):
-            recent.note((sender, one.deduplication_id), second, outcome)
+            recent.note((sender, name), second, outcome)
         elif not isinstance(outcome, DejaQError):
             raise outcome
-        answers[one.deduplication_id] = outcome
-    return [answers[one.deduplication_id] for one in sendings]
+        answers[name] = outcome
+    return [answers[name] for name, _ in named]
 
 
 async def _find(
@@ -224,10 +232,14 @@ def _message_id(queue_name: str, sender: Sender, name: str, number: int) -> str:
 
 
 async def _write_one(
-    operation: Operation, served: ServedTopic, sender: Sender, sending: Sending, second: int
+    operation: Operation,
+    served: ServedTopic,
+    sender: Sender,
+    name: str,
+    sending: Sending,
+    second: int,
 ) -> dict[str, Any]:
-    queue_name, name = served.topic.name, sending.deduplication_id
-    key, now_ms = Name.of(name), operation.now_ms()
+    queue_name, key, now_ms = served.topic.name, Name.of(name), operation.now_ms()
     number = key.number(second)
     sending = replace(sending, message_id=_message_id(queue_name, sender, name, number))
     batch = batch_of([row_of(sending, sender.name, now_ms)])

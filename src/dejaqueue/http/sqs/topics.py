@@ -27,6 +27,7 @@ PREFIX = "sqs."
 """How the labels begin that these attributes are kept in."""
 TAGS, PERMISSIONS, MOVES = f"{PREFIX}tags", f"{PREFIX}permissions", f"{PREFIX}moves"
 CREATED, MODIFIED = f"{PREFIX}created", f"{PREFIX}modified"
+_SCOPE = "DeduplicationScope"
 DELAY_MS_MAX = 900_000
 """A quarter of an hour: what SQS allows, and a queue that is made here."""
 TAGS_MAX = 50
@@ -90,8 +91,10 @@ _LABELS = {
     "Policy": _Label("", _json),
     "RedriveAllowPolicy": _Label("", _json),
     "ContentBasedDeduplication": _Label("false", _one_of("true", "false"), fifo_only=True),
-    "DeduplicationScope": _Label("queue", _one_of("queue"), fifo_only=True),
-    "FifoThroughputLimit": _Label("perQueue", _one_of("perQueue"), fifo_only=True),
+    "DeduplicationScope": _Label("queue", _one_of("queue", "messageGroup"), fifo_only=True),
+    "FifoThroughputLimit": _Label(
+        "perQueue", _one_of("perQueue", "perMessageGroupId"), fifo_only=True
+    ),
 }
 
 
@@ -108,6 +111,11 @@ def is_queue(topic: Topic) -> bool:
 def label_of(topic: Topic, name: str) -> str:
     """An attribute that is kept as a label, or its default."""
     return topic.labels.get(f"{PREFIX}{name}", _LABELS[name].default)
+
+
+def is_scoped_by_group(topic: Topic) -> bool:
+    """True if a deduplication id counts within its message group alone."""
+    return label_of(topic, _SCOPE) == "messageGroup"
 
 
 def json_label(topic: Topic, label: str) -> Any:
@@ -149,9 +157,21 @@ def changes_of(topic: Topic, attributes: object, now_ms: int) -> dict[str, Any]:
             changes |= _redrive_of(topic, text)
         else:
             _check_fixed(topic, name, text)
+    _check_throughput(labels)
     labels[MODIFIED] = str(now_ms // 1_000)
     labels.setdefault(CREATED, labels[MODIFIED])
     return changes | {"labels": labels}
+
+
+def _check_throughput(labels: Mapping[str, str]) -> None:
+    """Raise SqsRefusal for a limit by group where deduplication ids count for the whole queue.
+
+    SQS refuses the pair, too. No queue has a limit here; who sets one wants to see it again.
+    """
+    limit, scope = (labels.get(f"{PREFIX}{n}") for n in ("FifoThroughputLimit", _SCOPE))
+    if limit == "perMessageGroupId" and scope != "messageGroup":
+        told = "perQueue, unless DeduplicationScope is messageGroup"
+        raise wrong_value("FifoThroughputLimit", told, limit)
 
 
 def _texts_of(attributes: object) -> dict[str, str]:

@@ -121,6 +121,29 @@ def test_content_is_a_deduplication_id__where_the_queue_says_so(sqs: Sqs, url: s
     assert sqs.refused("SendMessage", **message).startswith("MissingParameter MessageGroupId")
 
 
+def test_a_deduplication_id_counts_within_its_group__where_the_queue_says_so(sqs: Sqs) -> None:
+    """Also in one batch; and a consumer sees the id as it was sent."""
+    high = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
+    url = sqs.queue("high.fifo", **high)
+    assert sqs.shown(url, *high) == high
+    first, other = put(sqs, url, "1", "g", "same"), put(sqs, url, "2", "h", "same")
+    assert first != other
+    named = {"MessageDeduplicationId": "same"}
+    entries = [
+        {"Id": group + body, "MessageBody": body, "MessageGroupId": group, **named}
+        for group, body in ("g5", "h6", "i3", "i4")
+    ]
+    answer = sqs.do("SendMessageBatch", QueueUrl=url, Entries=entries)
+    ids = [one["MessageId"] for one in answer["Successful"]]
+    assert ids[:2] == [first, other]
+    assert ids[2] == ids[3]
+    found = {one["Body"]: one["Attributes"]["MessageDeduplicationId"] for one in sqs.take(url)}
+    assert found == dict.fromkeys("123", "same")
+    by_queue = {"FifoThroughputLimit": "perQueue", "DeduplicationScope": "queue"}
+    sqs.do("SetQueueAttributes", QueueUrl=url, Attributes=by_queue)
+    assert put(sqs, url, "7", "g", "new") == put(sqs, url, "8", "h", "new")
+
+
 def test_of_many_at_once_one_is_there(sqs: Sqs, url: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         ids = list(pool.map(lambda _: put(sqs, url, "b", name="same"), range(32)))

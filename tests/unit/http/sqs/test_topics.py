@@ -15,6 +15,7 @@ from dejaqueue.http.sqs.topics import (
     check_names,
     counts_of,
     is_queue,
+    is_scoped_by_group,
     json_label,
     label_of,
     new_topic,
@@ -55,6 +56,20 @@ def test_a_queue_s_attributes_survive_as_a_topic() -> None:
     )
 
 
+HIGH = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+
+
+def test_what_templates_set_for_a_high_throughput_is_kept_and_shown() -> None:
+    topic = new_topic("q.fifo", {"FifoQueue": "true"} | HIGH, None, 0)
+    assert is_scoped_by_group(topic)
+    assert {name: attributes_of(topic, "")[name] for name in HIGH} == HIGH
+    with pytest.raises(SqsRefusal, match="unless DeduplicationScope is messageGroup"):
+        changes_of(topic, {"DeduplicationScope": "queue"}, 0)
+    back = {"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"}
+    topic = Topic.from_dict(topic.to_dict() | changes_of(topic, back, 0))
+    assert not is_scoped_by_group(topic)
+
+
 @pytest.mark.parametrize(
     ("name", "attributes", "refused"),
     [
@@ -71,6 +86,13 @@ def test_a_queue_s_attributes_survive_as_a_topic() -> None:
         ("q", {"DelaySeconds": 5}, "InvalidAttributeValue"),
         ("q", [], "InvalidParameterValue"),
         ("q.fifo", {}, "InvalidAttributeValue"),
+        ("q", HIGH, "InvalidAttributeName"),
+        ("q.fifo", {"FifoQueue": "true", "DeduplicationScope": "x"}, "InvalidAttributeValue"),
+        (
+            "q.fifo",
+            {"FifoQueue": "true", "FifoThroughputLimit": "perMessageGroupId"},
+            "InvalidAttributeValue",
+        ),
         ("q", {"RedrivePolicy": '{"maxReceiveCount":1}'}, "InvalidParameterValue"),
         ("q", {"RedrivePolicy": '{"colour":1}'}, "InvalidAttributeValue"),
         (
