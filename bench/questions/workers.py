@@ -6,10 +6,10 @@ with its own default, two forked processes. Everybody runs the same two function
 - `send`: calls a second of one program that sends one after the other.
 - `noop_…`, `wait_…`: tasks a second that do nothing, or wait 10 ms. They are sent before, and what
   counts begins when both processes are at work.
-- `eta_…`: lateness at the function of 10,000 tasks a second for a minute, each with its own time; of
-  Celery's, 500 a second for 10 s (`eta_500_…`). All are sent before the first one is due: a sender
-  that is still at work then takes the processors that the tasks need, and its own time is measured
-  by `send`.
+- `eta_…`: lateness at the function of 10,000 tasks a second for a minute, each with its own time;
+  of Celery's, 500 a second for 10 s (`eta_500_…`). All are sent before the first one is due: a
+  sender that is still at work then takes the processors that the tasks need, and its own time is
+  measured by `send`.
 - `week_…`: a million tasks a week from now, 10,000 a second. Workers are restarted ten times while
   nothing is due; then the week is left out: one call moves everything to be due from now on, and
   they are restarted ten times more while they work.

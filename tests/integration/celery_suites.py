@@ -23,7 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".venv" / "suites"
 SUITES = {
     "kombu": ("t/integration/test_dejaq.py",),
-    "celery": ("t/integration/test_tasks.py", "t/integration/test_inspect.py"),
+    "celery": (
+        "t/integration/test_tasks.py",
+        "t/integration/test_inspect.py",
+        "t/integration/test_canvas.py",
+    ),
 }
 _LOG = "Not explained yet: what the worker logs at INFO is not in the records that the test reads."
 EXPECTED = {
