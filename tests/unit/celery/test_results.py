@@ -59,6 +59,24 @@ def test_results_of_a_group_are_one_call(app: Celery, monkeypatch: pytest.Monkey
     assert asked == [2, 40]
 
 
+def test_a_group_after_a_task_that_failed_raises_its_error(app: Celery) -> None:
+    app.backend.mark_as_failure("first", ValueError("no address"))
+    first = app.AsyncResult("first")
+    group = GroupResult("g", [app.AsyncResult("never")], parent=first)
+    with pytest.raises(ValueError, match="no address"):
+        group.get(timeout=60)
+    waits = GroupResult("w", [app.AsyncResult("never")], parent=app.AsyncResult("second"))
+    asked: list[int] = []
+
+    def fails() -> None:
+        asked.append(1)
+        app.backend.mark_as_failure("second", ValueError("while we wait"))
+
+    with pytest.raises(ValueError, match="while we wait"):
+        waits.get(timeout=60, on_interval=fails)
+    assert asked == [1]
+
+
 def test_a_result_can_be_forgotten(app: Celery) -> None:
     app.AsyncResult("t").forget()
     app.backend.store_result("t", 3, states.SUCCESS)

@@ -1,5 +1,4 @@
-"""The board of tasks: what one worker process has done of each task, in memory that its supervisor
-sees, too.
+"""The board of tasks: what one worker process has done of each task, for its supervisor to see.
 
 Room: tasks.worker. A file that is mapped into both; threads of the process take turns to write.
 Holds: a number never falls; what a killed process had done stands there as it was; tasks beyond
