@@ -185,7 +185,7 @@ bench-many: venv-bench ## many consumers, partitions, topics beside one of each,
 	@$(PY) -m bench many $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
-bench-workers: venv-bench ## tasks beside Celery, Dramatiq, Huey, RQ and arq, on Redis and RabbitMQ, in half an hour
+bench-workers: venv-bench ## tasks beside Celery, Dramatiq, Huey, RQ and arq, on Redis and RabbitMQ (ARGS="--rounds 1": 25 minutes)
 	@scripts/install_servers.sh || true
 	@scripts/install_peers.sh || true
 	@$(PY) -m bench workers $(ARGS)

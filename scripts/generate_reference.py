@@ -336,6 +336,23 @@ def metrics_block() -> str:
     return "\n".join(parts)
 
 
+def worker_metrics_block() -> str:
+    """Every metric of a worker's page."""
+    from dejaqueue.tasks.worker.metrics_page import METRICS
+
+    rows: list[tuple[object, ...]] = [
+        (
+            f"`dejaq_worker_{metric.name}`",
+            metric.type,
+            metric.unit,
+            " ".join(f"`{label}`" for label in metric.labels),
+            metric.meaning,
+        )
+        for metric in METRICS
+    ]
+    return table(("metric", "type", "unit", "labels", "meaning"), rows)
+
+
 def schemas_block() -> str:
     """The columns of every batch that crosses the wire."""
     from dejaqueue.schema import messages
@@ -420,6 +437,7 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "figures": figures_block,
     "cluster-figures": cluster_figures_block,
     "metrics": metrics_block,
+    "worker-metrics": worker_metrics_block,
     "licences": licences_block,
 }
 

@@ -6,14 +6,18 @@ with its own default, two forked processes. Everybody runs the same two function
 - `send`: calls a second of one program that sends one after the other.
 - `noop_…`, `wait_…`: tasks a second that do nothing, or wait 10 ms. They are sent before, and what
   counts begins when both processes are at work.
-- `eta_…`: lateness at the function of 10,000 tasks a second, each with its own time; of Celery's,
-  500 a second (`eta_500_…`). All are sent before the first one is due: a sender that is still at
-  work then takes the processors that the tasks need, and its own time is measured by `send`.
+- `eta_…`: lateness at the function of 10,000 tasks a second for a minute, each with its own time;
+  of Celery's, 500 a second for 10 s (`eta_500_…`). All are sent before the first one is due: a
+  sender that is still at work then takes the processors that the tasks need, and its own time is
+  measured by `send`.
 - `week_…`: a million tasks a week from now, 10,000 a second. Workers are restarted ten times while
   nothing is due; then the week is left out: one call moves everything to be due from now on, and
   they are restarted ten times more while they work.
 - `killed_…`: a process of a worker, or all of it, is killed with SIGKILL again and again; a task
   that ran twice is explained by a kill of its process while it ran, or less than a second after.
+
+`--rounds` and `--seconds` are of the rates alone: all else is as long as it says, except in a run
+that only shows that everything works (`--quick`).
 """
 
 from __future__ import annotations
@@ -40,8 +44,9 @@ ROUNDS_MAX = 3
 SENDERS = 8
 SENT_MAX, DEJAQ_SENT_MAX = 20_000, 100_000
 SEND_SECONDS, SILENCE_SECONDS, START_SECONDS = 4.0, 5.0, 60.0
-ETA_PER_SECOND, CELERY_ETA_PER_SECOND, CELERY_ETA_SECONDS = 10_000, 500, 10
-AHEAD_MS, CELERY_AHEAD_MS = 40_000, 20_000
+ETA_PER_SECOND, ETA_SECONDS, AHEAD_MS = 10_000, 60.0, 40_000
+CELERY_ETA_PER_SECOND, CELERY_ETA_SECONDS, CELERY_AHEAD_MS = 500, 10.0, 20_000
+QUICK_AHEAD_MS, QUICK_RESTARTS = 8_000, 4
 WEEK_ROWS, WEEK_MS, WEEK_PER_SECOND, RESTARTS = 1_000_000, 7 * 86_400_000, 10_000, 20
 PERCENTS = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
 RATE = "tasks/s"
@@ -96,15 +101,17 @@ def _rates(kind: Kind, plan: Plan) -> dict[str, float]:
             workers = Workers(kind, broker.url, plan.folder)
             try:
                 name = f"{task}_async" if pool == "asyncio" else task
+                total = 0
                 if task == "noop" and pool == kind.pools[0]:
                     sent = workers.send(name, SENT_MAX, min(plan.seconds, SEND_SECONDS), 1)
                     found["send"] = sent["sent"] / sent["seconds"]
+                    total = sent["sent"]
                 most = DEJAQ_SENT_MAX if kind.name == "dejaq" else SENT_MAX
                 if task == "wait":  # no more than 2 × 8, or 2 × 100, at a time can do meanwhile
                     most = min(most, int(plan.seconds * (20_000 if pool == "asyncio" else 1_600)))
-                workers.send(name, min(most, plan.rows), SEND_SECONDS, SENDERS)
+                total += workers.send(name, min(most, plan.rows), SEND_SECONDS, SENDERS)["sent"]
                 workers.start(pool)
-                wait_until_silent(workers.notes, plan.seconds)
+                wait_until_silent(workers.notes, plan.seconds, total)
                 found[f"{task}_{pool}"] = rate_of(notes.read(workers.notes))
             finally:
                 workers.stop()
@@ -113,8 +120,8 @@ def _rates(kind: Kind, plan: Plan) -> dict[str, float]:
     return found
 
 
-def wait_until_silent(path: Path, seconds_max: float) -> None:
-    """Return when nothing was noted for a while, or so long after the first note.
+def wait_until_silent(path: Path, seconds_max: float, rows: int) -> None:
+    """Return when so many were noted, nothing was for a while, or so long after the first note.
 
     Raises:
         AssertionError: nothing was noted at all.
@@ -129,6 +136,8 @@ def wait_until_silent(path: Path, seconds_max: float) -> None:
         if not count and now - start > START_SECONDS:
             raise AssertionError(f"no task ran: {path}")
         if count and (now - changed > SILENCE_SECONDS or now - first > seconds_max + 5):
+            return
+        if count >= rows:
             return
         time.sleep(0.05)
 
@@ -158,11 +167,13 @@ def _etas(kind: Kind, plan: Plan) -> dict[str, float]:
         (ETA_PER_SECOND, CELERY_ETA_PER_SECOND) if is_own else (CELERY_ETA_PER_SECOND,)
     ):
         full = per_second == ETA_PER_SECOND
-        seconds = plan.seconds if full else min(plan.seconds, CELERY_ETA_SECONDS)
+        seconds = ETA_SECONDS if full else CELERY_ETA_SECONDS
+        ahead_ms = AHEAD_MS if full else CELERY_AHEAD_MS
+        if plan.quick:
+            seconds, ahead_ms = plan.seconds, QUICK_AHEAD_MS
         pool = "asyncio" if is_own else "threads"
         prefix = "eta_" if full else f"eta_{per_second}_"
         rows = int(per_second * seconds)
-        ahead_ms = AHEAD_MS if is_own else CELERY_AHEAD_MS
         broker = Broker(kind.broker, plan.folder)
         workers = Workers(kind, broker.url, plan.folder)
         try:
@@ -177,8 +188,8 @@ def _etas(kind: Kind, plan: Plan) -> dict[str, float]:
             workers.stop()
             broker.stop()
             workers.remove()
-        # The sender's first call, without a time, is number 0 as well: it came long before.
-        noted = noted[noted[:, 2] >= (first_ms - ahead_ms // 2) * 1_000]
+        # The sender's first call, which had no time, is number 0 as well.
+        noted = np.delete(noted, np.flatnonzero(noted[:, 0] == 0)[:1], axis=0)
         dues_us = (first_ms + noted[:, 0] * 1_000 // per_second) * 1_000
         late_us = noted[:, 2] - dues_us
         found |= {f"{prefix}{n}": percentile(late_us, p) / 1_000 for n, p in PERCENTS.items()}
@@ -206,6 +217,7 @@ def wait_until_run(path: Path, rows: int, end_s: float) -> None:
 def _week(plan: Plan, kind: Kind, report: Report) -> dict[str, float]:
     """A million tasks a week ahead, with workers that are restarted."""
     rows = min(WEEK_ROWS, plan.rows)
+    restarts = QUICK_RESTARTS if plan.quick else RESTARTS
     broker = Broker("dejaq", plan.folder)
     workers = Workers(kind, broker.url, plan.folder)
     memories: list[float] = []
@@ -213,7 +225,7 @@ def _week(plan: Plan, kind: Kind, report: Report) -> dict[str, float]:
         first_ms = CLOCK.now_ms() + WEEK_MS
         due = {"first_ms": first_ms, "per_second": WEEK_PER_SECOND}
         workers.send("noop", rows, 600.0, SENDERS, **due)
-        for _ in range(RESTARTS // 2):
+        for _ in range(restarts // 2):
             workers.start("threads")
             wait_until_consuming(broker.client, PROCESSES)
             memories.append(memory_mb(workers))
@@ -222,11 +234,11 @@ def _week(plan: Plan, kind: Kind, report: Report) -> dict[str, float]:
         moved = broker.client.move_where("tasks", by=-(first_ms - CLOCK.now_ms()) / 1_000)
         report(f"week: {moved:,} moved, {early} had run before their time")
         done = 1
-        for restart in range(RESTARTS - RESTARTS // 2 + 1):
+        for restart in range(restarts - restarts // 2 + 1):
             workers.start("threads")
-            is_last = restart == RESTARTS - RESTARTS // 2
+            is_last = restart == restarts - restarts // 2
             done = wait_for_some(
-                workers.notes, rows + 1, None if is_last else done + rows // RESTARTS
+                workers.notes, rows + 1, None if is_last else done + rows // restarts
             )
             workers.stop()
         noted = notes.read(workers.notes)[1:]

@@ -19,6 +19,7 @@ from bench.systems.workers import Broker, Kind, Workers
 from bench.workers import notes
 
 KILLS, BETWEEN_TASKS, TASKS_MAX = 20, 400, 20_000
+QUICK_KILLS, QUICK_BETWEEN_TASKS = 4, 100
 ACK_US = 1_000_000
 """An ack is on its way for a moment after its task."""
 SILENCE_SECONDS = 30.0
@@ -27,6 +28,7 @@ SILENCE_SECONDS = 30.0
 def measure(plan: Plan, kind: Kind) -> dict[str, float]:
     """How many tasks were lost, ran twice, and ran twice without a kill that explains it."""
     rows = min(TASKS_MAX, plan.rows)
+    count, between = (QUICK_KILLS, QUICK_BETWEEN_TASKS) if plan.quick else (KILLS, BETWEEN_TASKS)
     broker = Broker("dejaq", plan.folder)
     workers = Workers(kind, broker.url, plan.folder)
     kills: dict[int, int] = {}
@@ -34,8 +36,8 @@ def measure(plan: Plan, kind: Kind) -> dict[str, float]:
     try:
         workers.send("wait", rows, 60.0, 8)
         workers.start("threads", "--lease-ms", "2000")
-        for number in range(KILLS):
-            if not _wait(workers, min(notes.count(workers.notes) + BETWEEN_TASKS, rows)):
+        for number in range(count):
+            if not _wait(workers, min(notes.count(workers.notes) + between, rows)):
                 break
             children = workers.children()
             whole = number % 4 == 3

@@ -138,7 +138,7 @@ def test_a_revoked_task_never_runs__whether_or_not_a_worker_is_up(
 ) -> None:
     file = tmp_path / "notes"
     kept = task(app, "note").apply_async((str(file), "kept"), countdown=1)
-    revoked = task(app, "note").apply_async((str(file), "revoked"), countdown=1)
+    revoked = task(app, "note").apply_async((str(file), "revoked"), countdown=60)
     app.control.revoke(revoked.id)
     with Client(broker.url) as client:
         assert client.get("celery", key=revoked.id) is None

@@ -18,6 +18,7 @@ import yaml
 from dejaqueue.client import Client
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.http.catalogue import METRICS
+from dejaqueue.tasks.worker.metrics_page import METRICS as WORKER_METRICS
 from tests.crash.broker_process import BrokerProcess
 from tests.integration.metrics_page import Page, fetch
 from tests.integration.test_metrics import work
@@ -32,6 +33,12 @@ ADDED_LABELS = {"job", "instance"}
 # Shown where journals are on JetStream: tests/cluster/test_join_leave.py looks at them.
 OF_SERVERS = {name for name in METRICS if METRICS[name].labels[:1] == ("server",)}
 OF_SERVERS.add("dejaq_journal_disk_free_bytes")
+# Shown by workers, as tests/unit/tasks/worker/test_metrics_page.py has it.
+OF_WORKERS: dict[str, dict[str, set[str]]] = {
+    f"dejaq_worker_{metric.name}{end}": {label: set() for label in (*metric.labels, *more)}
+    for metric in WORKER_METRICS
+    for end, more in ((("_bucket", ["le"]),) if metric.type == "histogram" else (("", []),))
+}
 SELECTOR = re.compile(r"(?<![\w$])([a-z][a-z_0-9]*)\s*(\{[^}]*\})?(?=[\s\[{),+*/>=<-]|$)")
 MATCHER = re.compile(r'(\w+)\s*(=~|!=|!~|=)\s*"([^"]*)"')
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
@@ -122,6 +129,7 @@ def test_expression_asks_for_what_there_is(
 ) -> None:
     known = labels_of(page)
     known |= {name: {label: set() for label in METRICS[name].labels} for name in OF_SERVERS}
+    known |= OF_WORKERS
     assert expression.count("(") == expression.count(")")
     found = selectors(expression)
     if where.startswith("variable"):

@@ -1,7 +1,8 @@
 """The whole broker against an obvious model, on a virtual clock, restarted in the middle.
 
-Covered: sends with keys, moves, cancels, deliveries in order, acks, nacks, extends, lease ends and
-graceful restarts, over workers, group commit, dispatch and journal (rules 1 to 7, 9, 11, 13).
+Covered: sends with keys, moves, shifts, cancels, both on conditions, deliveries in order, acks,
+nacks, extends, lease ends and graceful restarts, over workers, group commit, dispatch and journal
+(rules 1 to 7, 9, 11, 13).
 Not covered: the engine alone, in depth (test_engine_against_model.py); kills (tests/crash).
 """
 
@@ -36,6 +37,7 @@ LEASE_MS = 1_000
 dues = st.integers(-5, 60)
 senders_st = st.sampled_from([NOBODY, Sender("x"), Sender("x", own=True), Sender("y", own=True)])
 picks = st.lists(st.integers(0, 30), min_size=1, max_size=5, unique=True)
+offs = st.lists(st.sampled_from([None, 0, 0, 1]), min_size=5, max_size=5)
 
 
 @dataclass
@@ -176,6 +178,56 @@ class BrokerMachine(RuleBasedStateMachine):
         reply = self.broker.write("move", columns, sender=sender)
         assert reply.all_statuses().tolist() == expected
         self.expect_deliveries()
+
+    def conditions(self, sequences: list[int], offs_ms: list[int | None]) -> list[int | None]:
+        """When each has to be due: so much off what it is; None = whenever."""
+        found = [self.live.get(sequence) for sequence in sequences]
+        return [
+            None if off is None else (0 if message is None else message.due_ms) + off
+            for message, off in zip(found, offs_ms, strict=False)
+        ]
+
+    def conditional_status(self, sequence: int, sender: Sender, if_due: int | None) -> RowStatus:
+        status = self.producer_status(sequence, sender)
+        if status is not RowStatus.OK or if_due in (None, self.live[sequence].due_ms):
+            return status
+        return RowStatus.CHANGED
+
+    @rule(places=picks, by_ms=st.integers(-3_000, 3_000), offs_ms=offs, sender=senders_st)
+    def shift(
+        self, places: list[int], by_ms: int, offs_ms: list[int | None], sender: Sender
+    ) -> None:
+        self.end_leases()
+        sequences = list(dict.fromkeys(self.chosen(places)))
+        if_dues = self.conditions(sequences, offs_ms)
+        asked = list(zip(sequences, if_dues, strict=True))
+        expected = [self.conditional_status(one, sender, if_due) for one, if_due in asked]
+        for sequence, status in zip(sequences, expected, strict=True):
+            if status is RowStatus.OK:
+                message = self.live[sequence]
+                message.due_ms = max(0, message.due_ms + by_ms)
+        columns = {
+            "id": pa.array(sequences),
+            "by_ms": pa.array([by_ms] * len(sequences)),
+            "if_due": pa.array(if_dues, pa.int64()),
+        }
+        reply = self.broker.write("move", columns, sender=sender)
+        assert reply.all_statuses().tolist() == expected
+        self.expect_deliveries()
+
+    @rule(places=picks, offs_ms=offs, sender=senders_st)
+    def cancel_if_due(self, places: list[int], offs_ms: list[int | None], sender: Sender) -> None:
+        self.end_leases()
+        sequences = list(dict.fromkeys(self.chosen(places)))
+        if_dues = self.conditions(sequences, offs_ms)
+        asked = list(zip(sequences, if_dues, strict=True))
+        expected = [self.conditional_status(one, sender, if_due) for one, if_due in asked]
+        for sequence, status in zip(sequences, expected, strict=True):
+            if status is RowStatus.OK:
+                del self.live[sequence]
+        columns = {"id": pa.array(sequences), "if_due": pa.array(if_dues, pa.int64())}
+        reply = self.broker.write("cancel", columns, sender=sender)
+        assert reply.all_statuses().tolist() == expected
 
     @rule(key=st.sampled_from(["a", "b", "c"]), sender=senders_st)
     def cancel_by_key(self, key: str, sender: Sender) -> None:

@@ -179,6 +179,10 @@ class ProxyLink:
         payload: bytes | None = self._ask("get", topic, key)
         return payload
 
+    def get_many(self, topic: str, keys: Sequence[str]) -> list[bytes | None]:
+        """The same of many keys, by one call for each 10,000."""
+        return list(self._ask("get_many", topic, list(keys)))
+
     def renew(self, topic: str, keys: Sequence[str], life_ms: int) -> list[bool]:
         """Have messages due this long from now; which of them are there."""
         return list(self._ask("renew", topic, list(keys), life_ms))

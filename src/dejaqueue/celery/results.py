@@ -8,6 +8,7 @@ See: docs/guides/from-celery.md for what it is good for, and when `rpc://` or Re
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from celery.backends.base import KeyValueStoreBackend
@@ -29,6 +30,7 @@ class Backend(KeyValueStoreBackend):  # type: ignore[misc]
 
     supports_autoexpire = False
     persistent = True
+    supports_native_join = True  # a group's results are asked for together, not one by one
 
     def __init__(
         self, app: Any, url: str | None = None, expires: Any = None, **options: Any
@@ -65,8 +67,29 @@ class Backend(KeyValueStoreBackend):  # type: ignore[misc]
             return None
 
     def mget(self, keys: list[str | bytes]) -> list[bytes | None]:
-        """What was set, for each key."""
-        return [self.get(key) for key in keys]
+        """What was set, for each key; asked for at once."""
+        try:
+            return self._link.get_many(self._topic, [self._named(key) for key in keys])
+        except TopicUnknown:
+            return [None] * len(keys)
+
+    def iter_native(
+        self, result: Any, on_interval: Callable[[], object] | None = None, **options: Any
+    ) -> Iterator[tuple[str, Any]]:
+        """The results of a group as they come.
+
+        Raises:
+            Exception: what a task before the group has raised: the group will never run. Celery
+                would wait for it until the timeout, as with Redis.
+        """
+
+        def look() -> None:
+            raise_error_before(result)
+            if on_interval is not None:
+                on_interval()
+
+        raise_error_before(result)
+        yield from super().iter_native(result, on_interval=look, **options)
 
     def set(self, key: str | bytes, value: str | bytes) -> None:
         """Set a value, for as long as `result_expires` says."""
@@ -91,3 +114,14 @@ class Backend(KeyValueStoreBackend):  # type: ignore[misc]
         over = [key for key, _, is_over, _ in self._link.rows(self._topic) if is_over]
         if over:
             self._link.cancel(self._topic, over)
+
+
+def raise_error_before(result: Any) -> None:
+    """Raise what a task that comes before a group, or before one of it, has failed with."""
+    looked_at: set[str] = set()
+    for one in (result, *result.results):
+        node = getattr(one, "parent", None)
+        while node is not None and node.id not in looked_at:
+            looked_at.add(node.id)
+            node.maybe_throw()
+            node = node.parent

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
@@ -150,7 +150,7 @@ class Tasks:
         """Call this around each task, too."""
         self.middleware.append(middleware)
 
-    def __iter__(self) -> Iterable[Task[..., Any]]:
+    def __iter__(self) -> Iterator[Task[..., Any]]:
         return iter(self._tasks.values())
 
     # --- the broker ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from dejaqueue.errors import DuplicateKey
+from dejaqueue.errors import BadRequest, DuplicateKey
 from dejaqueue.tasks.attempt import Attempt
 from dejaqueue.tasks.execution import Execution
 from dejaqueue.tasks.handle import Handle, Schedule
@@ -215,10 +215,15 @@ class RecurringCall(Generic[P]):
         """Have it called by this schedule, from now on. Of the same name there is one: sending it
         again, as each start of a program may, changes it to be so.
 
+        Each firing has the priority and the group of a call.
+
         Raises:
-            BadRequest: expression, zone or an argument is wrong.
+            BadRequest: expression, zone or an argument is wrong, or the task is `unique`: a firing
+                has no key, so nothing would keep two of them apart.
         """
         task = self.task
+        if task.options.unique:
+            raise BadRequest("every", "a task without unique=, as a firing has no key", task.name)
         fields = task._fields(task.signature.arguments_json(args, kwargs), "")
         topic = task.app.create_cron(task)
         when: dict[str, Any] = {"cron": self.cron, "zone": self.zone}
@@ -226,7 +231,8 @@ class RecurringCall(Generic[P]):
             when = {"every_ms": self.cron // timedelta(milliseconds=1)}
         payload = json.dumps(fields["json"], separators=(",", ":"), ensure_ascii=False).encode()
         name = self.key or task.name
-        task.app.client.cron(topic).put(name, payload=payload, **when)
+        more = {field: fields[field] for field in ("group", "priority") if field in fields}
+        task.app.client.cron(topic).put(name, payload=payload, **more, **when)
         return Schedule(task, topic, name)
 
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> Schedule:

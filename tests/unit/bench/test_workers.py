@@ -1,8 +1,9 @@
-"""Covers: what the rows of `workers` compare, which repeats a kill explains, and tasks of DejaQ's
-own that are run and measured. Not here: the peers, which scripts/install_peers.sh installs."""
+"""Covers: what the rows of `workers` compare, which repeats a kill explains, and the whole question
+at its smallest, of DejaQ alone. Not here: the peers, which scripts/install_peers.sh installs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +48,20 @@ def test_every_target_has_a_case_with_a_unit() -> None:
 
 
 @pytest.mark.slow
-def test_tasks_of_our_own_are_run_and_measured(tmp_path: Path) -> None:
+def test_the_question_is_answered_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = replace(KINDS[0], pools=("asyncio",))
+    monkeypatch.setattr(workers, "available", lambda: ([kind], []))
+    monkeypatch.setattr(workers, "QUICK_AHEAD_MS", 3_000)
+    monkeypatch.setattr(workers, "QUICK_RESTARTS", 2)
     plan = Plan(2_000, 0.3, 1, 8, tmp_path, ("dejaq",), 1, quick=True)
-    found = workers._rates(KINDS[0], plan)
-    assert set(found) == {"send", "noop_threads", "wait_threads", "noop_asyncio", "wait_asyncio"}
-    assert all(value > 0 for value in found.values())
+    outcome = workers.measure(plan, lambda _text: None)
+    found = {row.case: row.value for row in outcome.rows}
+    assert all(found[case] > 0 for case in ("send", "noop_asyncio", "wait_asyncio"))
+    wanted = {target.case for target in TARGETS if target.question == "workers"}
+    assert wanted - set(found) == {"noop_threads"}
+    zero = {name: found[name] for name in found if name.endswith(("_lost", "_early", "explained"))}
+    assert set(zero.values()) == {0.0}, zero
+    assert found["killed_kills"] >= 4  # one of them of a whole worker
     assert list(tmp_path.iterdir()) == []

@@ -85,6 +85,8 @@ def test_a_message_by_its_key(link: Link, topic: str) -> None:
     link.put(topic, "k", b"v", None, 60_000)
     assert link.get(topic, "k") == b"v"
     assert link.get(topic, "other") is None
+    assert link.get_many(topic, ["other", "k", "k"]) == [None, b"v", b"v"]
+    assert link.get_many(topic, []) == []
     (before,) = link.rows(topic)
     assert link.renew(topic, ["k", "other"], 120_000) == [True, False]
     (after,) = link.rows(topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from celery import Celery, states
+from celery.result import GroupResult
 
 from dejaqueue.celery.results import Backend
 from dejaqueue.clock import SystemClock
@@ -38,6 +39,42 @@ def test_an_error_is_kept_with_its_traceback(app: Celery) -> None:
     assert result.traceback == "where"
     with pytest.raises(ValueError, match="no address"):
         result.get(timeout=1)
+
+
+def test_results_of_a_group_are_one_call(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    link, many = app.backend._link, app.backend._link.get_many
+
+    def get_many(topic: str, keys: list[str]) -> list[bytes | None]:
+        asked.append(len(keys))
+        return list(many(topic, keys))
+
+    monkeypatch.setattr(link, "get_many", get_many)
+    assert app.backend.mget(["none", "at all"]) == [None, None]  # the topic is not there yet
+    for number in range(40):
+        app.backend.store_result(f"t{number}", number, states.SUCCESS)
+    monkeypatch.setattr(link, "get", None)
+    group = GroupResult("g", [app.AsyncResult(f"t{number}") for number in range(40)])
+    assert group.get(timeout=5) == list(range(40))
+    assert asked == [2, 40]
+
+
+def test_a_group_after_a_task_that_failed_raises_its_error(app: Celery) -> None:
+    app.backend.mark_as_failure("first", ValueError("no address"))
+    first = app.AsyncResult("first")
+    group = GroupResult("g", [app.AsyncResult("never")], parent=first)
+    with pytest.raises(ValueError, match="no address"):
+        group.get(timeout=60)
+    waits = GroupResult("w", [app.AsyncResult("never")], parent=app.AsyncResult("second"))
+    asked: list[int] = []
+
+    def fails() -> None:
+        asked.append(1)
+        app.backend.mark_as_failure("second", ValueError("while we wait"))
+
+    with pytest.raises(ValueError, match="while we wait"):
+        waits.get(timeout=60, on_interval=fails)
+    assert asked == [1]
 
 
 def test_a_result_can_be_forgotten(app: Celery) -> None:

@@ -119,6 +119,25 @@ def test_a_schedule_is_an_entry__put_again_it_is_changed() -> None:
         assert (other.name, other.entry().every_ms) == ("often", 300_000)
 
 
+def test_a_firing_has_the_priority_and_the_group_of_its_task() -> None:
+    with stage() as on:
+        urgent = on.app.add(work, "urgent", {"topic": "urgent", "priority": 1})
+        assert urgent.every("0 9 * * *").send().entry().priority == 1
+        fair = on.app.add(work, "fair", {"topic": "fair", "group": lambda n, tenant: tenant})
+        schedule = fair.every("0 9 * * *").send(1, "acme")
+        assert schedule.entry().group == "acme"
+        fired = on.client.get("fair.cron", id=on.client.cron("fair.cron").run("fair"))
+        assert fired is not None
+        assert fired.group == "acme"
+
+
+def test_a_schedule_of_a_unique_task_is_refused() -> None:
+    with stage() as on:
+        once = on.app.add(work, "once", {"unique": True})
+        with pytest.raises(BadRequest, match="every: a task without unique=.*got: .once"):
+            once.every("0 9 * * *").send(1)
+
+
 def test_in_a_loop() -> None:
     with stage() as on:
         task = on.app.add(work, "work", {})

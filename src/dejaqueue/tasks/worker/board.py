@@ -16,13 +16,16 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
+from dejaqueue.clock import Clock, SystemClock
 from dejaqueue.tasks.attempt import LOSSES_MAX, Attempt, Fate
+from dejaqueue.tasks.worker.task_board import TaskBoard
 
 _HEAD = 8
 _READY, _RSS_BYTES, _TOPICS_BYTES = range(3)
-_FIELDS = 12
+_FIELDS = 14
 _ID, _ATTEMPT, _TOPIC, _BEGAN_US, _END_US, _DELAY_MS, _LIFE_MS, _IS_LOST = range(8)
 _DONE, _RETRIED, _DEAD, _WORK_US = range(8, 12)
+_TASK, _LATE_US = range(12, 14)
 _TEXT_BYTES = 65_536
 
 
@@ -37,6 +40,7 @@ class AtWork:
         delay_ms: until the next attempt if this one is over its time; -1 = it is the last one.
         life_ms: how long its result is to be kept; 0 = it is not.
         is_lost: True: if its process dies, it is dead: attempts of it were lost too often.
+        task: its name.
     """
 
     topic: str
@@ -47,6 +51,7 @@ class AtWork:
     delay_ms: int
     life_ms: int
     is_lost: bool
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +94,15 @@ class Board:
     Args:
         path: of its file; made by the supervisor, which passes it on.
         places: attempts at the same time, at most.
+        clock: says how late an attempt begins.
+
+    Attributes:
+        tasks: what was done of each task.
     """
 
-    def __init__(self, path: Path, places: int) -> None:
+    def __init__(self, path: Path, places: int, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self.tasks = TaskBoard(path.with_name(f"{path.name}.tasks"))
         numbers = _HEAD + _FIELDS * places
         self._bytes = 8 * numbers + _TEXT_BYTES
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -132,6 +143,8 @@ class Board:
         numbers[place + _DELAY_MS] = delay_ms
         numbers[place + _LIFE_MS] = int((options.result or 0) * 1_000)
         numbers[place + _IS_LOST] = attempt.number > options.retries + LOSSES_MAX
+        numbers[place + _TASK] = self.tasks.number_of(attempt.task.name)
+        numbers[place + _LATE_US] = max(self._clock.now_us() - attempt.due_ms * 1_000, 0)
         numbers[place + _BEGAN_US] = began_us
         numbers[place + _ID] = attempt.id + 1  # last: from now on it is at work
         return place
@@ -141,7 +154,9 @@ class Board:
         numbers = self._numbers
         numbers[place + _ID] = 0
         numbers[place + (_DONE if fate.is_done else _DEAD if fate.is_dead else _RETRIED)] += 1
-        numbers[place + _WORK_US] += now_us() - numbers[place + _BEGAN_US]
+        work_us = now_us() - numbers[place + _BEGAN_US]
+        numbers[place + _WORK_US] += work_us
+        self.tasks.add(numbers[place + _TASK], fate, work_us, numbers[place + _LATE_US])
         self._free.append(place)
 
     def set_ready(self) -> None:
@@ -166,6 +181,7 @@ class Board:
         if not length:
             return []
         topics = json.loads(bytes(self._map[self._text_at : self._text_at + length]))
+        tasks = self.tasks.names()
         return [
             AtWork(
                 topics[numbers[place + _TOPIC]],
@@ -176,6 +192,7 @@ class Board:
                 numbers[place + _DELAY_MS],
                 numbers[place + _LIFE_MS],
                 bool(numbers[place + _IS_LOST]),
+                tasks[numbers[place + _TASK]],
             )
             for place in self._places
             if numbers[place + _ID]
@@ -197,3 +214,4 @@ class Board:
         self._numbers.release()
         self._view.release()
         self._map.close()
+        self.tasks.close()

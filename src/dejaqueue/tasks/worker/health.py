@@ -14,6 +14,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from dejaqueue.tasks.worker.metrics_page import metrics_text
 from dejaqueue.tasks.worker.supervisor import Supervisor
 
 REQUEST_SECONDS_MAX = 5.0
@@ -70,25 +71,3 @@ def _answer(supervisor: Supervisor, path: str) -> tuple[int, str]:
     if path == "/metrics":
         return 200, metrics_text(supervisor)
     return 404, "one of /livez, /readyz, /metrics\n"
-
-
-def metrics_text(supervisor: Supervisor) -> str:
-    """The numbers of a worker, as Prometheus reads them."""
-    tally = supervisor.tally()
-    lines = ["# TYPE dejaq_worker_attempts_total counter"]
-    for outcome, count in (
-        ("done", tally.done),
-        ("retried", tally.retried),
-        ("dead", tally.dead),
-        ("lost", supervisor.lost),
-    ):
-        lines.append(f'dejaq_worker_attempts_total{{outcome="{outcome}"}} {count}')
-    for name, kind, value in (
-        ("attempt_seconds_total", "counter", f"{tally.work_us / 1e6:.6f}"),
-        ("at_work", "gauge", str(tally.at_work)),
-        ("memory_bytes", "gauge", str(tally.rss_bytes)),
-        ("processes_replaced_total", "counter", str(supervisor.replaced)),
-        ("ready_state", "gauge", str(int(supervisor.is_ready))),
-    ):
-        lines += [f"# TYPE dejaq_worker_{name} {kind}", f"dejaq_worker_{name} {value}"]
-    return "\n".join(lines) + "\n"

@@ -15,14 +15,17 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from dejaqueue.errors import DejaQError
 from dejaqueue.tasks.app import Tasks
 from dejaqueue.tasks.results import Outcome, TaskFailed
 from dejaqueue.tasks.worker.board import AtWork, Board, Tally, now_us
+from dejaqueue.tasks.worker.task_board import TaskTally, total_of
 from dejaqueue.tasks.worker.worker_process import ProcessOptions
 
 log = logging.getLogger("dejaqueue.tasks")
@@ -87,7 +90,8 @@ class _Child:
         assert self.popen.stdin is not None
         self.popen.stdin.close()
         self.board.close()
-        self._path.unlink(missing_ok=True)
+        for path in (self._path, self.board.tasks.path):
+            path.unlink(missing_ok=True)
 
 
 class Supervisor:
@@ -108,7 +112,8 @@ class Supervisor:
         self._pause_us = 0
         self._not_before_us = 0
         self._past = Tally()
-        self._lost = 0
+        self._past_tasks: dict[str, TaskTally] = {}
+        self._lost: Counter[str] = Counter()
         self.replaced = 0
 
     # --- what others say -----------------------------------------------------------------------
@@ -135,10 +140,15 @@ class Supervisor:
         """What all processes have done, those that have ended, too."""
         return sum((one.board.tally() for one in list(self._processes)), self._past)
 
+    def task_tallies(self) -> dict[str, TaskTally]:
+        """The same by task."""
+        boards = [one.board.tasks.tallies() for one in list(self._processes)]
+        return reduce(total_of, boards, self._past_tasks)
+
     @property
-    def lost(self) -> int:
-        """Attempts whose process died."""
-        return self._lost
+    def lost(self) -> dict[str, int]:
+        """Attempts whose process died, by task."""
+        return dict(self._lost)
 
     # --- the life ------------------------------------------------------------------------------
 
@@ -227,6 +237,7 @@ class Supervisor:
             level = logging.WARNING if died else logging.INFO
             log.log(level, "process %d %s", child.number, _ended(status, child.killed_for))
         self._past += replace(child.board.tally(), at_work=0, rss_bytes=0)
+        self._past_tasks = total_of(self._past_tasks, child.board.tasks.tallies())
         if left:
             self._give_back(child, left)
         child.close()
@@ -244,7 +255,7 @@ class Supervisor:
         now = now_us()
         for attempt in left:
             end = self._end_of(child, attempt, now)
-            self._lost += 1
+            self._lost[attempt.task] += 1
             try:
                 self._keep_failure(attempt, end)
                 settled = self._app.client.nack(

@@ -84,7 +84,7 @@ class WorkerProcess:
 
     def __init__(self, options: ProcessOptions, app: Tasks) -> None:
         self._options, self._app = options, app
-        self._board = Board(Path(options.board), options.concurrency)
+        self._board = Board(Path(options.board), options.concurrency, app.clock)
         self._execution = Execution(app, self._board)
         self._consumers: Sequence[Consumer | AsyncConsumer] = ()
         self._is_draining = False
@@ -103,6 +103,7 @@ class WorkerProcess:
             t for t in self._app.topics() if t in (self._options.topics or self._app.topics())
         ]
         self._board.name_topics(topics)
+        self._board.tasks.name([task.name for task in self._app])
         # What is loaded now stays: to look at all of it again holds every task for tens of
         # milliseconds.
         gc.collect()

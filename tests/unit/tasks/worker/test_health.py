@@ -1,6 +1,6 @@
 """Covers: what the health port of a worker answers.
 
-Not covered: the numbers' source (test_board.py).
+Not covered: the numbers of tasks (test_metrics_page.py), and their source (test_board.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class _Known(Supervisor):
     is_ready = False
 
     def tally(self) -> Tally:
-        return Tally(done=3, retried=2, dead=1, work_us=1_500_000, at_work=4, rss_bytes=5)
+        return Tally(at_work=4, rss_bytes=5)
 
 
 def test_health_and_numbers() -> None:
@@ -36,9 +36,6 @@ def test_health_and_numbers() -> None:
     finally:
         health.stop()
     for line in (
-        'dejaq_worker_attempts_total{outcome="done"} 3',
-        'dejaq_worker_attempts_total{outcome="lost"} 0',
-        "dejaq_worker_attempt_seconds_total 1.500000",
         "dejaq_worker_at_work 4",
         "dejaq_worker_ready_state 1",
     ):
