@@ -56,7 +56,8 @@ def to(where: str, *, full: bool, as_json: bool, url: str) -> None:
         print_json(found)
         return
     click.echo(
-        f"backup {found['id']} of {found['topics']} topics, {found['partitions']} partitions: "
+        f"backup {found['id']} at {found['url'].partition('?')[0]} of {found['topics']} topics, "
+        f"{found['partitions']} partitions: "
         f"{found['bytes']:,} bytes, {found['new_bytes']:,} of them new, in {found['took_ms']:,} ms"
     )
 
@@ -174,7 +175,8 @@ def forget(
     for name in gone:
         if name not in known:
             raise BadRequest("backup", f"one of those at {archive.bucket.url}", name)
-    found = {"backups": gone, "pieces": archive.forget(gone, now_ms)}
+    archive.forget(gone)
+    found = {"backups": gone, "pieces": archive.sweep(now_ms)}
     if as_json:
         print_json(found)
     else:

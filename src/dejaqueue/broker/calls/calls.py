@@ -258,6 +258,8 @@ def _backup(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     url = body.get("url")
     if not isinstance(url, str) or not url:
         raise BadRequest("url", "where backups are kept", url)
+    if "://" not in url and ":" not in url and not url.startswith("/"):
+        raise BadRequest("url", "a path from the root of the broker's machine, or a URL", url)
     return broker.backups.begin(url, full=body.get("full") is True)
 
 
