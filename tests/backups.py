@@ -38,10 +38,10 @@ def client_of(broker: Broker) -> Client:
 
 def taken(broker: Broker | Client, url: Path | str, *, full: bool = False) -> dict[str, Any]:
     """A backup, when it is done or has failed."""
-    call = broker.call if isinstance(broker, Broker) else broker._action
-    call("backup", {"url": str(url), "full": full})
-    until(lambda: call("backup_progress", {})["state"] != "running", "the backup ends")
-    return call("backup_progress", {})
+    client = client_of(broker) if isinstance(broker, Broker) else broker
+    client.backup(str(url), full=full)
+    until(lambda: client.backup_progress()["state"] != "running", "the backup ends")
+    return client.backup_progress()
 
 
 def check_bucket(bucket: Bucket) -> None:

@@ -43,7 +43,7 @@ def to(where: str, *, full: bool, as_json: bool, url: str) -> None:
     of this broker, only what is new is stored; the backup is whole all the same.
     """
     with connect(url) as client:
-        found = client._action("backup", {"url": where, "full": full})
+        found = client.backup(where, full=full)
         pause_ms = LOOK_MS
         while found["state"] == "running":
             _pause(pause_ms)
@@ -63,7 +63,7 @@ def to(where: str, *, full: bool, as_json: bool, url: str) -> None:
 
 
 def _progress(client: Client) -> dict[str, Any]:
-    found = client._action("backup_progress", {})
+    found = client.backup_progress()
     if found["state"] == "none":
         raise Unavailable("the broker was started anew during the backup: take it again")
     return found

@@ -13,9 +13,10 @@ import threading
 from concurrent.futures import Executor
 from typing import Any, Final, Protocol
 
-from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.backup_id import new_id
+from dejaqueue.backup.archive import Archive, open_bucket
+from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.manifest import Manifest, PartitionCopy
+from dejaqueue.broker.backup.backup_counts import BackupCounts
 from dejaqueue.broker.backup.copying import CopyTarget, PartitionReader
 from dejaqueue.broker.backup.cut import Cut, CutPort, HeldPartition, held_cut
 from dejaqueue.broker.backup.lineage import Lineage
@@ -54,6 +55,9 @@ class Backups:
 
     Args:
         executor: of two threads: where they are taken, and what waits for the next one.
+
+    Attributes:
+        counts: how they went.
     """
 
     def __init__(self, broker: BackupPort, executor: Executor) -> None:
@@ -62,11 +66,28 @@ class Backups:
         self._guard = threading.Lock()
         self._is_running = False
         self._progress: dict[str, Any] = {"state": "none"}
+        self.counts = BackupCounts()
 
     def start(self) -> None:
         """Take backups by the schedule, if the settings have one."""
         if self._broker.settings.backup.url:
+            self.counts.expect(self._broker.clock.utc_ms(), self._last_ms())
             self._executor.submit(self._schedule.run)
+
+    def _last_ms(self) -> int:
+        """As of when the last backup is that this store knows of; 0 = of none."""
+        url = self._broker.settings.backup.url
+        try:
+            known = id_facts(Lineage(self._broker.store).last(open_bucket(url).url))
+        except DejaQError:
+            return 0  # the first turn says it
+        return 0 if known is None else known.cut_ms
+
+    def trouble(self) -> str:
+        """What is wrong with backups, in words for everybody; "" = nothing."""
+        settings = self._broker.settings.backup
+        interval_ms = settings.interval_ms if settings.url else 0
+        return self.counts.trouble(self._broker.clock.utc_ms(), interval_ms)
 
     def begin(self, url: str, *, full: bool = False) -> dict[str, Any]:
         """Begin a backup; how it goes is told by `progress`.
@@ -122,14 +143,20 @@ class Backups:
             manifest, pause_us = self._taken(url, full, anew)
             took_ms = (self._broker.clock.now_us() - began_us) // 1_000
             found = manifest.describe() | {"took_ms": took_ms, "pause_us": pause_us}
-            self._progress |= {"state": "done", **found}
+            self.counts.succeed(manifest.cut_ms, manifest.new_bytes)
+            self._end({"state": "done", **found})
             log.info("backup %s at %s: %d bytes are new", manifest.id, url, manifest.new_bytes)
         except Exception as wrong:  # noqa: BLE001 - who asks how it goes is told
             error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
-            self._progress |= {"state": "failed", "error": str(error)}
+            self.counts.fail()
+            self._end({"state": "failed", "error": str(error)})
             log.error("backup at %s failed: %s", url, error)
-        finally:
+
+    def _end(self, outcome: dict[str, Any]) -> None:
+        """It is over: who is told so may begin the next one."""
+        with self._guard:
             self._is_running = False
+            self._progress |= outcome
 
     def _taken(self, url: str, full: bool, anew: bool) -> tuple[Manifest, int]:
         archive = Archive.open(url, make=True)

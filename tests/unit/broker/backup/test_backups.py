@@ -15,8 +15,11 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.broker.backup import copying
 from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.watching.health import health_of
 from dejaqueue.errors import BadRequest, Refused, Unavailable
-from tests.backups import client_of, newest, restored, started, taken
+from dejaqueue.setting_groups import BackupSettings
+from tests.backups import client_of, newest, restored, settings_of, started, taken
+from tests.patience import until
 
 FAR = 3_600
 
@@ -151,6 +154,28 @@ def test_a_backup_whose_parent_is_deleted_meanwhile_is_not_there(
     assert archive.ids() == []
     assert taken(broker, url)["state"] == "done"
     broker.stop()
+
+
+def test_how_backups_went_is_told__over_a_restart(tmp_path: Path) -> None:
+    data, url = tmp_path / "data", tmp_path / "backups"
+    settings = settings_of(data).model_copy(
+        update={"backup": BackupSettings(url=str(url), interval_ms=86_400_000)}
+    )
+    broker = Broker(settings)
+    broker.start()
+    (tmp_path / "file").touch()
+    until(lambda: broker.backups.progress()["state"] == "done", "the first by itself")
+    assert taken(broker, tmp_path / "file" / "x")["state"] == "failed"
+    assert "the last backup failed: the log says why" in health_of(broker).warnings
+    found = taken(broker, url)
+    assert "the last backup failed: the log says why" not in health_of(broker).warnings
+    counts = broker.backups.counts
+    assert (counts.done, counts.failed, counts.last_ms) == (2, 1, found["cut_ms"])
+    broker.stop()
+    again = Broker(settings)
+    again.start()
+    assert again.backups.counts.last_ms >= found["cut_ms"]
+    again.stop()
 
 
 def test_what_was_merged_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
