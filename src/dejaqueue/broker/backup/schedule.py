@@ -4,7 +4,7 @@ Room: broker. A thread of its own, while `backup.url` is set.
 Holds: what fails is logged and tried again at the next turn; nothing of it ends the schedule; a
 turn reads no manifest but the newest, however many there are; what is found damaged is stored anew
 with the next backup.
-See: backups.py, which takes them; schedule_notes.py; setting_groups.py, BackupSettings;
+See: backups.py, which takes them; schedule_document.py; setting_groups.py, BackupSettings;
 docs/guides/backup.md.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.broker.backup.lineage import Lineage
-from dejaqueue.broker.backup.schedule_notes import ScheduleNotes
+from dejaqueue.broker.backup.schedule_document import ScheduleDocument
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Refused
 from dejaqueue.journal.interface import JournalStore
@@ -76,7 +76,7 @@ class BackupSchedule:
     def turn(self) -> None:
         """Take one, delete what is not kept, and look at the newest if it is time."""
         settings, now_ms = self._broker.settings.backup, self._broker.clock.utc_ms()
-        notes = ScheduleNotes(self._broker.store, now_ms)
+        notes = ScheduleDocument(self._broker.store, now_ms)
         try:
             if not self._backups.take(settings.url, anew=notes.is_damaged):
                 return  # it was logged

@@ -1,4 +1,4 @@
-"""ScheduleNotes: when a store's backups were last looked after: a document of the store.
+"""ScheduleDocument: when a store's backups were last looked after: a document of the store.
 
     {"verified_ms": 1795490189219, "swept_ms": 1795490189219, "is_damaged": false}
 
@@ -19,7 +19,7 @@ from dejaqueue.journal.interface import JournalStore
 DOCUMENT: Final = "backup-schedule"
 
 
-class ScheduleNotes:
+class ScheduleDocument:
     """What the schedule of a store remembers.
 
     Args:
