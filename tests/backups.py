@@ -38,10 +38,10 @@ def client_of(broker: Broker) -> Client:
 
 def taken(broker: Broker | Client, url: Path | str, *, full: bool = False) -> dict[str, Any]:
     """A backup, when it is done or has failed."""
-    call = broker.call if isinstance(broker, Broker) else broker._action
-    call("backup", {"url": str(url), "full": full})
-    until(lambda: call("backup_progress", {})["state"] != "running", "the backup ends")
-    return call("backup_progress", {})
+    client = client_of(broker) if isinstance(broker, Broker) else broker
+    client.backup(str(url), full=full)
+    until(lambda: client.backup_progress()["state"] != "running", "the backup ends")
+    return client.backup_progress()
 
 
 def check_bucket(bucket: Bucket) -> None:
@@ -56,7 +56,10 @@ def check_bucket(bucket: Bucket) -> None:
     assert [(one.name, one.byte_count) for one in found] == [("pieces/a", 5), ("pieces/b", 100_000)]
     assert all(one.stored_ms > 1_700_000_000_000 for one in found)
     assert [one.name for one in bucket.objects("")] == ["backups/c.json", "pieces/a", "pieces/b"]
-    bucket.delete(["pieces/a", "pieces/none"])
+    bucket.put("pieces/a", b"third")
+    bucket.put("pieces/c", b"new")
+    assert (bucket.get("pieces/a"), bucket.get("pieces/c")) == (b"third", b"new")
+    bucket.delete(["pieces/a", "pieces/none", "pieces/c"])
     assert [one.name for one in bucket.objects("pieces/")] == ["pieces/b"]
 
 

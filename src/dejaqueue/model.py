@@ -504,14 +504,18 @@ class Topic:
             )
         return tuple(texts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All settings as JSON values."""
-        values = asdict(self) | {
+    def settings(self) -> dict[str, Any]:
+        """All settings as JSON values, whether they are the default or not."""
+        return asdict(self) | {
             "kind": str(self.kind),
             "on_duplicate": str(self.on_duplicate),
             "assignment": str(self.assignment),
             "group_order": str(self.group_order),
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored and sent: all settings, but for newer ones that are the default."""
+        values = self.settings()
         # Brokers of earlier versions do not know these.
         if not self.labels:
             del values["labels"]

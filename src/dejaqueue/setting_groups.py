@@ -124,7 +124,8 @@ class BackupSettings(Group):
         ge=1_000,
         description="How long from the begin of one backup to that of the next. What is done in "
         "between is lost if the broker's disk is. A minute: each backup lists all partitions "
-        "again, some 500 bytes for each. Can change live.",
+        "again, some 500 bytes for each, and 100 for each piece of it: one for each MiB that is "
+        "live, and up to 64 smaller ones. Can change live.",
     )
     backups_max: int = Field(
         default=0,

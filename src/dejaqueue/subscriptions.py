@@ -79,14 +79,18 @@ def check_subscriptions(given: object, usual: Order) -> dict[str, dict[str, Any]
         check_subscription_name(name, "topic.subscriptions")
         if not isinstance(values, dict):
             raise BadRequest(f"topic.subscriptions.{name}", "settings by name", values)
-        for setting in values:
-            if setting not in (*SETTINGS, BORN):
-                limit = f"one of {', '.join(SETTINGS)}"
-                raise BadRequest(f"subscription.{setting}", limit, values[setting])
+        _check_known(values)
         order = _word(Order, "order", values.get("order", usual))
         start = _word(Start, "start", values.get("start", Start.NEW))
         checked[name] = values | {"order": order, "start": start}
     return checked
+
+
+def _check_known(values: dict[str, Any]) -> None:
+    for setting in values:
+        if setting not in (*SETTINGS, BORN):
+            limit = f"one of {', '.join(SETTINGS)}"
+            raise BadRequest(f"subscription.{setting}", limit, values[setting])
 
 
 def _word(kind: type[_Word], name: str, value: Any) -> str:
@@ -108,6 +112,7 @@ def changed_subscriptions(
 
     Args:
         changes: settings by name of those that are made or changed; None in their place = gone.
+            A setting that is None is the topic's again.
         born: of those that are made.
 
     Raises:
@@ -129,14 +134,17 @@ def changed_subscriptions(
             continue
         if not isinstance(values, dict):
             raise BadRequest(f"topic.subscriptions.{name}", "settings by name", values)
+        _check_known(values)
         if BORN in values and values[BORN] != (before or {}).get(BORN):
             raise BadRequest(f"subscription.{BORN}", "what the broker gives", values[BORN])
+        given = {setting: value for setting, value in values.items() if value is not None}
         if before is None:
-            after[name] = values | {BORN: born}
+            after[name] = given | {BORN: born}
             continue
         for fixed in ("order", "start"):
             if values.get(fixed, before[fixed]) != before[fixed]:
                 limit = f"{before[fixed]}, as it was made"
                 raise BadRequest(f"subscription.{fixed}", limit, values[fixed])
-        after[name] = before | values
+        kept = {setting: before[setting] for setting in before if setting not in values}
+        after[name] = kept | given
     return after

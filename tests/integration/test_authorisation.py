@@ -121,6 +121,8 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/v1/cluster/nodes/{node}/remove"): ("root", None),
     ("POST", "/v1/cluster/nodes/{node}/repair"): ("root", None),
     ("GET", "/v1/cluster/nodes/{node}/progress"): ("root", None),
+    ("POST", "/v1/backups"): ("root", {"url": "nowhere://"}),
+    ("GET", "/v1/backups/progress"): ("root", None),
     ("GET", "/v1/audit"): ("root", None),
     ("GET", "/v1/keys"): ("root", None),
     ("POST", "/v1/keys"): ("root", {"name": "", "grants": []}),

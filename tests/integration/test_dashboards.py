@@ -56,6 +56,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         work(client)
         client.create_topic("small", max_backlog_count=1)
         client.send("small", b"1", key="a")
+        client.backup(str(path / "backups"))
         client.create_topic("keyed")
         client.send("keyed", b"1", key="a")
         with pytest.raises(ResourceExhausted):

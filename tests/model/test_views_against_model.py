@@ -19,6 +19,7 @@ from dejaqueue.engine import commands
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import Layout
 from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.view_snapshots import plan_views_snapshot, restore_views
 from dejaqueue.engine.views import PartitionViews
 from dejaqueue.model import MessageState, RowStatus
@@ -152,6 +153,39 @@ class Twins:
         found = [OK] * rows if effects.statuses is None else effects.statuses.tolist()
         assert found == expected, command
 
+    def find_by_filter(self) -> None:
+        """What is found is what the first view that has it says, whatever the pages are. That it is
+        changed in all: `change`."""
+        before = self.stored()
+        self.begin()
+        self.apply(commands.Cancel(self.now_ms, int64s([])), before)  # as late in the views
+        low = self.now_ms + self.random.randint(-10, 10)
+        wanted = Selection(due_from_ms=low, due_to_ms=low + self.random.randint(1, 20))
+        known = sorted(self.models, key=lambda known: (known in self.by_arrival, known))
+        first_of: dict[int, Message] = {}
+        for number in known:
+            for sequence, message in self.models[number].live.items():
+                first_of.setdefault(sequence, message)
+        expected = [
+            sequence
+            for sequence, message in sorted(first_of.items())
+            if message.state is MessageState.SCHEDULED
+            and wanted.due_from_ms <= message.due_ms < wanted.due_to_ms
+        ]
+        found: list[int] = []
+        first: int | None = 0
+        limit, end = self.random.choice([1, 3, 100]), self.views.unnamed.next_sequence
+        while first is not None:
+            rows_max = self.random.choice([1, 100])
+            page, first = self.views.select(
+                wanted, first=first, end=end, limit=limit, rows_max=rows_max
+            )
+            assert page.size <= limit
+            found += page.tolist()
+        assert found == expected
+        dues = self.views.dues(int64s(found)).tolist()
+        assert dues == [first_of[sequence].due_ms for sequence in found]
+
     def refusals(self, sequence: int) -> list[int]:
         return [model.refusal(sequence) for model in self.models.values()]
 
@@ -227,7 +261,19 @@ class Twins:
         return views
 
 
-STEPS = ("time", "send", "send", "lease", "lease", "settle", "settle", "change", "change", "open")
+STEPS = (
+    "time",
+    "find_by_filter",
+    "send",
+    "send",
+    "lease",
+    "lease",
+    "settle",
+    "settle",
+    "change",
+    "change",
+    "open",
+)
 RARE = ("relocate", "bury", "drop", "snapshot")
 
 

@@ -243,3 +243,42 @@ def test_a_change_reaches_views_that_are_not_done_though_others_are() -> None:
     assert fixture.consumer(topic="t@slow").payloads() == [b"b"]
     fixture.broker.runtime("t").partitions[0].core.views.check()
     fixture.stop()
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_a_change_by_filter_reaches_what_any_view_still_has(unnamed: bool) -> None:
+    fixture = BrokerFixture(unnamed=unnamed, subscriptions=VIEWS, partitions=2)
+    now_ms = fixture.now_ms
+    dues = [now_ms, *(now_ms + 60_000 + 1_000 * at for at in range(8))]
+    fixture.send([b"%d" % at for at in range(9)], dues)
+    for name in ["t", "t@audit"] if unnamed else ["t@audit"]:
+        consumer = fixture.consumer(topic=name)  # done with the first; the log with all of them
+        for got in consumer.take_all():
+            consumer.ack(got)
+
+    def change(name: str, **fields: Any) -> int:
+        dry_run = fixture.broker.call(name, {"topic": "t", "dry_run": True, **fields})
+        answer = fixture.broker.call(name, {"topic": "t", **fields})
+        assert (answer, dry_run) == (dry_run, {"count": answer["count"], "next": None})
+        return int(answer["count"])
+
+    assert change("cancel_where", due_to=dues[5]) == 5
+    assert change("move_where", by_ms=10_000) == 4
+    left = fixture.peek("t@billing")
+    assert [row["due"] for row in left] == [due + 10_000 for due in dues[5:]]
+    fixture.advance(dues[6] + 10_000 - now_ms)
+    assert fixture.consumer(topic="t@billing").payloads() == [b"5", b"6"]
+    assert change("move_where", set_priority=7, due_to=dues[7] + 10_001) == 1  # leased: as it is
+    assert change("cancel_where") == 2
+    assert [row["payload"] for row in fixture.peek("t@billing")] == [b"5", b"6"]
+    for partition in fixture.broker.runtime("t").partitions:
+        partition.core.views.check()
+    fixture.stop()
+
+
+def test_what_a_producer_changes_is_not_one_subscriptions() -> None:
+    fixture = BrokerFixture(subscriptions=VIEWS)
+    for name, fields in {"move_where": {"due": 5}, "cancel_where": {}}.items():
+        with pytest.raises(BadRequest, match="topic: a topic, as what a producer changes counts"):
+            fixture.broker.call(name, {"topic": "t@billing", **fields})
+    fixture.stop()

@@ -73,11 +73,15 @@ def test_a_change_names_single_subscriptions() -> None:
     after = changed_subscriptions(known, {"a": {"lease_ms": 500}, "c": {}}, 9)
     assert after == {"a": known["a"] | {"lease_ms": 500}, "b": {"born": 2}, "c": {"born": 9}}
     assert changed_subscriptions(known, {"b": None}, 9) == {"a": known["a"]}
+    own = {"a": known["a"] | {"lease_ms": 500}}
+    assert changed_subscriptions(own, {"a": {"lease_ms": None}}, 9) == {"a": known["a"]}
     for wrong in (
         {"a": {"order": "arrival"}},
         {"a": {"start": "live"}},
         {"x": None},
         {"a": {"born": 5}},
+        {"a": {"order": None}},
+        {"a": {"nothing": None}},
         {"x": {"born": 5}},
         {"a": 3},
         None,

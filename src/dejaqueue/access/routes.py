@@ -83,6 +83,9 @@ _ROWS = (
     _call("POST", "/v1/cluster/nodes/{node}/remove", "remove_node"),
     _call("POST", "/v1/cluster/nodes/{node}/repair", "repair_node"),
     _call("GET", "/v1/cluster/nodes/{node}/progress", "node_progress"),
+    # --- backups
+    _call("POST", "/v1/backups", "backup"),
+    _call("GET", "/v1/backups/progress", "backup_progress"),
     # --- who did what
     Route(
         "GET", "/v1/audit", "audit_lines", Rule((Role.ADMIN,), field=BROKER),

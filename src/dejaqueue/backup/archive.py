@@ -5,19 +5,20 @@
     pieces/<2 digits>/<name>    content, by its SHA-256; backups share pieces
 
 Room: backup. Any thread.
-Holds: a backup names pieces that were stored before it; nothing that is there is changed; a piece
-that is read is what its name says, or it is refused by that name.
-See: bucket.py, manifest.py; broker/backup/copying.py, which fills it.
+Holds: a backup names pieces that were stored before it; a piece that is there is only ever replaced
+by what its name says; one that is read is what its name says, or it is refused by that name.
+See: bucket.py, manifest.py, backup_id.py; broker/backup/copying.py, which fills it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from dejaqueue.backup.backup_id import IdFacts, id_facts
 from dejaqueue.backup.bucket import Bucket, DirectoryBucket
 from dejaqueue.backup.manifest import Manifest, Piece
 from dejaqueue.backup.object_bucket import ObjectBucket
@@ -77,10 +78,18 @@ class Archive:
 
     # --- pieces -------------------------------------------------------------------------------
 
-    def put(self, stored: bytes | memoryview) -> Piece:
-        """Store a piece, encrypted already if it is to be."""
+    def put(self, stored: bytes | memoryview, *, replaces: bool = False) -> Piece:
+        """Store a piece, encrypted already if it is to be.
+
+        One that is there is stored again: it may be damaged, or old and named by nobody, so that it
+        would be deleted before a backup names it.
+
+        Args:
+            replaces: it is likely there: do not ask first.
+        """
         piece = Piece(hashlib.sha256(stored).hexdigest(), len(stored))
-        self.bucket.put_new(_path(piece.name), stored)
+        if replaces or not self.bucket.put_new(_path(piece.name), stored):
+            self.bucket.put(_path(piece.name), stored)
         return piece
 
     def stored(self, piece: Piece, what: str) -> bytes:
@@ -123,13 +132,27 @@ class Archive:
             raise BadRequest("backup", f"one of those at {self.bucket.url}", backup)
         return Manifest.decode(name, content)
 
-    def newest(self, is_wanted: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:
-        """The newest backup that is wanted; None if there is none. Raises JournalDamaged."""
+    def newest(self, store: str = "") -> Manifest | None:
+        """The newest backup; None if there is none. Raises JournalDamaged.
+
+        Args:
+            store: of these journals; "" = of any.
+        """
         for backup in reversed(self.ids()):
+            known = id_facts(backup)
+            if store and known is not None and known.store != store:
+                continue
             manifest = self.manifest(backup)
-            if is_wanted(manifest):
+            if not store or manifest.store == store:
                 return manifest
         return None
+
+    def _facts(self, backup: str) -> IdFacts:
+        known = id_facts(backup)
+        if known is not None:
+            return known
+        manifest = self.manifest(backup)
+        return IdFacts(manifest.store, manifest.cut_ms)
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Make a backup visible, whose pieces are all stored.
@@ -164,51 +187,63 @@ class Archive:
     def outlived(self, store: str, now_ms: int, *, count: int, age_ms: int) -> list[str]:
         """Ids of backups that need not be kept; the newest of each store stays always.
 
+        Cost: a listing; besides a request for each backup of an earlier version.
+
         Args:
             store: whose backups; "" = of all stores.
             count: so many of each store are kept; 0 = any number.
             age_ms: those that are older are not kept; 0 = however old.
         """
-        of_stores: dict[str, list[Manifest]] = {}
+        of_stores: dict[str, list[tuple[str, int]]] = {}
         for backup in self.ids():
-            manifest = self.manifest(backup)
-            if not store or manifest.store == store:
-                of_stores.setdefault(manifest.store, []).append(manifest)
+            facts = self._facts(backup)
+            if not store or facts.store == store:
+                of_stores.setdefault(facts.store, []).append((backup, facts.cut_ms))
         gone = []
-        for manifests in of_stores.values():
-            last = len(manifests) - 1
-            for place, manifest in enumerate(manifests):
-                too_many = count and place + count <= last
-                too_old = age_ms and manifest.cut_ms < now_ms - age_ms
-                if place < last and (too_many or too_old):
-                    gone.append(manifest.id)
+        for backups in of_stores.values():
+            last = len(backups) - 1
+            for at, (backup, cut_ms) in enumerate(backups):
+                too_many = count and at + count <= last
+                too_old = age_ms and cut_ms < now_ms - age_ms
+                if at < last and (too_many or too_old):
+                    gone.append(backup)
         return gone
 
     # --- the end of backups -------------------------------------------------------------------
 
-    def forget(self, gone: list[str], now_ms: int) -> int:
-        """Delete backups, and pieces that no other backup names.
+    def forget(self, gone: list[str]) -> None:
+        """Delete backups; their pieces stay until `sweep`."""
+        self.bucket.delete([f"{_BACKUPS}{backup}{_SUFFIX}" for backup in gone])
 
-        Args:
-            gone: ids.
-            now_ms: pieces that nobody names and that are younger than ORPHAN_MS stay.
+    def sweep(self, now_ms: int) -> int:
+        """Delete pieces that no backup names, and that are older than ORPHAN_MS.
+
+        A backup that is taken meanwhile loses none: it stores anew what it finds here unnamed, so
+        that it is young, and its manifest, if it came after the first look, is in the second one.
 
         Returns:
-            How many pieces were deleted.
+            How many were deleted.
 
         Raises:
-            JournalDamaged: a backup that stays cannot be read: what it names is not known, so no
-                piece is deleted.
+            JournalDamaged: a backup cannot be read: what it names is not known, so no piece is
+                deleted.
         """
-        self.bucket.delete([f"{_BACKUPS}{backup}{_SUFFIX}" for backup in gone])
-        kept = {piece.name for backup in self.ids() for piece in self.manifest(backup).pieces}
-        orphans = [
+        known = set(self.ids())
+        orphans = self._orphans(known, now_ms)
+        if orphans:
+            came = set(self.ids()) - known
+            orphans &= self._orphans(came, now_ms)
+        self.bucket.delete(sorted(orphans))
+        return len(orphans)
+
+    def _orphans(self, backups: set[str], now_ms: int) -> set[str]:
+        """Pieces that are old, and that none of these backups names, as objects of the bucket."""
+        kept = {_path(piece.name) for one in backups for piece in self.manifest(one).pieces}
+        return {
             one.name
             for one in self.bucket.objects(_PIECES)
-            if one.name.rpartition("/")[2] not in kept and one.stored_ms < now_ms - ORPHAN_MS
-        ]
-        self.bucket.delete(orphans)
-        return len(orphans)
+            if one.name not in kept and one.stored_ms < now_ms - ORPHAN_MS
+        }
 
 
 def open_bucket(url: str) -> Bucket:

@@ -1,8 +1,8 @@
-"""A bucket: objects by name, each stored whole and never replaced; in a directory, or in a store.
+"""A bucket: objects by name, each stored whole; in a directory, or in a store.
 
 Room: backup. Knows names and bytes.
-Holds: an object is durable and whole when `put_new` returns; of two who store under one name at the
-same time one is told that it is there already.
+Holds: an object is durable and whole when `put_new` or `put` returns; of two who store a new one
+under one name at the same time one is told that it is there already.
 See: object_bucket.py for S3 and its like; archive.py, what is kept in it.
 """
 
@@ -54,6 +54,11 @@ class Bucket(ABC):
         """
 
     @abstractmethod
+    def put(self, name: str, content: bytes | memoryview) -> None:
+        """Store an object durably, in the place of one of this name; it is as young as a new one.
+        Raises as `put_new`."""
+
+    @abstractmethod
     def get(self, name: str) -> bytes | None:
         """The content of an object; None if there is none. Raises Unavailable."""
 
@@ -96,17 +101,31 @@ class DirectoryBucket(Bucket):
         with self._translated():
             if path.exists():
                 return False
-            make_directory(path.parent)
-            draft = path.with_name(f"{_DRAFT}{os.getpid()}-{next(self._numbers)}")
-            try:
-                _write(draft, content)
-                os.link(draft, path)
-            except FileExistsError:
-                return False
-            finally:
-                draft.unlink(missing_ok=True)
+            with self._draft(path, content) as draft:
+                try:
+                    os.link(draft, path)
+                except FileExistsError:
+                    return False
             _sync(path.parent)
             return True
+
+    def put(self, name: str, content: bytes | memoryview) -> None:
+        """See Bucket.put."""
+        path = self._root / name
+        with self._translated(), self._draft(path, content) as draft:
+            draft.replace(path)
+            _sync(path.parent)
+
+    @contextmanager
+    def _draft(self, path: Path, content: bytes | memoryview) -> Iterator[Path]:
+        """A file beside this one, whole; gone when the block ends."""
+        make_directory(path.parent)
+        draft = path.with_name(f"{_DRAFT}{os.getpid()}-{next(self._numbers)}")
+        try:
+            _write(draft, content)
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
 
     def get(self, name: str) -> bytes | None:
         """See Bucket.get."""

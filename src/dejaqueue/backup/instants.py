@@ -33,7 +33,7 @@ def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
         BadRequest: it is before the first backup or behind the last. Refused: of some partition
             entries are missing in between; names it. JournalDamaged, Unavailable.
     """
-    newest = archive.newest(lambda one: not store or one.store == store)
+    newest = archive.newest(store)
     if newest is None:
         raise BadRequest("url", "a place with backups", archive.bucket.url)
     known = [archive.manifest(one) for one in archive.ids()]

@@ -60,6 +60,11 @@ class ObjectBucket(Bucket):
                 return False
             return True
 
+    def put(self, name: str, content: bytes | memoryview) -> None:
+        """See Bucket.put."""
+        with self._translated(f"storing {name}"):
+            self._library.put(self._store, name, bytes(content), use_multipart=False)
+
     def get(self, name: str) -> bytes | None:
         """See Bucket.get."""
         with self._translated(f"reading {name}"):

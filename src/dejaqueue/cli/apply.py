@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dejaqueue.schema.cron import CronEntry
 
 _SIGNS = {"create": "+", "alter": "~", "put": "~", "delete": "-", "drop": "-"}
-_LEFT_ALONE = ("paused", "partitions")
-"""Settings that change while a broker runs: they stay as they are unless the file has them."""
+_LEFT_ALONE = ("paused", "partitions", "labels")
+"""What operators, the broker and programs change: it stays as it is unless the file has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,18 @@ class Step:
     """One thing that `dejaq apply` does.
 
     Attributes:
-        action: create, alter or delete a topic; put or drop an entry of a cron topic.
+        action: create, alter or delete a topic; put or drop a subscription, or an entry of a cron
+            topic.
         values: what a topic or an entry gets.
         before: what it has of that now; empty = it is made.
-        loses: live messages that are deleted with a topic.
+        loses: live messages that are deleted with a topic, or that a subscription still has.
         whole: the entry that is put.
     """
 
     action: str
     topic: str
     entry: str = ""
+    subscription: str = ""
     values: dict[str, Any] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
     loses: int = 0
@@ -58,6 +60,7 @@ class Step:
             "action": self.action,
             "topic": self.topic,
             "entry": self.entry,
+            "subscription": self.subscription,
             "changes": {
                 name: {"before": _plain(self.before.get(name)), "after": _plain(value)}
                 for name, value in self.values.items()
@@ -66,9 +69,12 @@ class Step:
         }
 
     def __str__(self) -> str:
-        what = f"entry {self.entry} of {self.topic}" if self.entry else f"topic {self.topic}"
+        what = f"topic {self.topic}"
+        if self.entry or self.subscription:
+            kind = "entry" if self.entry else "subscription"
+            what = f"{kind} {self.entry or self.subscription} of {self.topic}"
         text = f"{_SIGNS[self.action]} {self.action} {what}"
-        if self.action == "delete":
+        if self.action == "delete" or (self.action == "drop" and self.subscription):
             return f"{text} and its {self.loses} messages"
         changes = [
             f"{name} {_shown(self.before[name])} -> {_shown(value)}"
@@ -88,17 +94,17 @@ class Step:
 @click.option(
     "--prune",
     is_flag=True,
-    help="Delete topics, with their messages, and cron entries that the file does not have. "
-    "Dead-letter topics of topics that it has stay.",
+    help="Delete topics, with their messages, subscriptions and cron entries that the file does "
+    "not have. Dead-letter topics of topics and subscriptions that stay, stay too.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option("Print the plan as JSON lines.")
 @url_option
 def apply(file: Path, *, dry_run: bool, prune: bool, yes: bool, as_json: bool, url: str) -> None:
-    """Make topics, settings and cron entries what a TOML FILE says.
+    """Make topics, subscriptions, settings and cron entries what a TOML FILE says.
 
     Shows what would change and asks before it does. A setting that the file does not have gets its
-    default, but for `paused` and `partitions`, which stay as they are.
+    default, but for `paused`, `partitions` and `labels`, which stay as they are.
     """
     from dejaqueue.cli.declaration import read_declarations
 
@@ -135,15 +141,27 @@ def _impossible(declared: Declaration, there: Topic | None) -> Iterator[BadReque
     if there is None:
         return
     wanted = declared.topic
-    for name, value in wanted.to_dict().items():
-        before = there.to_dict()[name]
-        if name not in CHANGEABLE and value != before:
-            limit = f"{before!r}, as the topic was made with it (delete the topic to change it)"
-            yield BadRequest(f"topics.{wanted.name}.{name}", limit, value)
+    before = there.settings()
+    for name, value in wanted.settings().items():
+        if name not in CHANGEABLE and value != before[name]:
+            yield _as_made(f"topics.{wanted.name}.{name}", before[name], value)
+    for name, values in wanted.subscriptions.items():
+        known = there.subscriptions.get(name, values)
+        for fixed in ("order", "start"):
+            # Where it began is past: it is compared only if the file says it.
+            is_compared = fixed == "order" or f"subscriptions.{name}.start" in declared.said
+            if is_compared and values[fixed] != known[fixed]:
+                where = f"topics.{wanted.name}.subscriptions.{name}.{fixed}"
+                yield _as_made(where, known[fixed], values[fixed])
     is_fewer = "partitions" in declared.said and wanted.partitions < there.partitions
     if is_fewer and not wanted.auto_partitions:
         limit = f"at least {there.partitions}: partitions are added and never taken away"
         yield BadRequest(f"topics.{wanted.name}.partitions", limit, wanted.partitions)
+
+
+def _as_made(field: str, before: object, value: object) -> BadRequest:
+    limit = f"{before!r}, as it was made (delete it, and make it again, to change that)"
+    return BadRequest(field, limit, value)
 
 
 def plan_steps(
@@ -157,14 +175,22 @@ def plan_steps(
         there: the topics that there are, by name.
         prune: whether what is not declared goes.
     """
+    from dejaqueue.model import subscription_name
+
     drops: list[Step] = []
     for one in declared:
         found = there.get(one.topic.name)
         if found is None:
             yield Step("create", one.topic.name, values=_settings(one))
         elif changes := _changes(one, found):
-            before = {name: found.to_dict()[name] for name in changes}
+            before = {name: found.settings()[name] for name in changes}
             yield Step("alter", found.name, values=changes, before=before)
+        if found is not None:
+            yield from _subscribed(one, found)
+            gone = [name for name in found.subscriptions if name not in one.topic.subscriptions]
+            for name in gone if prune else ():
+                loses = _live(client, subscription_name(found.name, name))
+                drops.append(Step("drop", found.name, subscription=name, loses=loses))
         entries = {}
         if found is not None and found.kind == "cron":
             entries = {entry.name: entry for entry in client.cron(found.name).entries()}
@@ -174,31 +200,62 @@ def plan_steps(
     if not prune:
         return
     yield from drops
-    kept = {name for one in declared for name in (one.topic.name, one.topic.dead_letter_name)}
+    kept = {name for one in declared for name in _needed(one.topic)}
     for name in there:
         if name not in kept:
-            counts = client.stats(name)
-            loses = counts.scheduled + counts.ready + counts.leased
-            yield Step("delete", name, loses=loses)
+            yield Step("delete", name, loses=_live(client, name))
+
+
+def _needed(topic: Topic) -> Iterator[str]:
+    """The topic's name, and those of the topics that its dead letters go to."""
+    yield topic.name
+    yield topic.dead_letter_name
+    for name in topic.subscriptions:
+        yield topic.subscribed(name).dead_letter_name
+
+
+def _live(client: Client, name: str) -> int:
+    """How many messages a topic or subscription has."""
+    counts = client.stats(name)
+    return counts.scheduled + counts.leased  # what is ready is scheduled, too
 
 
 def _settings(declared: Declaration) -> dict[str, Any]:
     """What the file says of a topic that is to be made."""
-    values = declared.topic.to_dict()
+    values = declared.topic.settings()
     return {name: values[name] for name in values if name in declared.said}
 
 
 def _changes(declared: Declaration, there: Topic) -> dict[str, Any]:
-    """Settings that differ; see _LEFT_ALONE."""
-    before = there.to_dict()
+    """Settings that differ, but for subscriptions; see _LEFT_ALONE."""
+    before = there.settings()
     changes = {
         name: value
-        for name, value in declared.topic.to_dict().items()
+        for name, value in declared.topic.settings().items()
         if value != before[name] and (name in declared.said or name not in _LEFT_ALONE)
     }
+    changes.pop("subscriptions", None)
     if changes.get("partitions", there.partitions) < there.partitions:
         del changes["partitions"]  # more were added by themselves since
     return changes
+
+
+def _subscribed(declared: Declaration, there: Topic) -> Iterator[Step]:
+    """Subscriptions that are new or differ; a value None = the topic's again."""
+    from dejaqueue.subscriptions import OWN_SETTINGS, SETTINGS
+
+    for name, wanted in declared.topic.subscriptions.items():
+        before = there.subscriptions.get(name)
+        if before is None:
+            yield Step("put", there.name, subscription=name, values=wanted)
+            continue
+        names = [field for field in OWN_SETTINGS if wanted.get(field) != before.get(field)]
+        if f"subscriptions.{name}.paused" not in declared.said and "paused" in names:
+            names.remove("paused")
+        if names:
+            values = {field: wanted.get(field) for field in names}
+            known = {field: before[field] for field in SETTINGS if field in before}
+            yield Step("put", there.name, subscription=name, values=values, before=known)
 
 
 def _puts(declared: Declaration, there: dict[str, CronEntry]) -> Iterator[Step]:
@@ -229,6 +286,10 @@ def _do(client: Client, step: Step) -> None:
         client.create_topic(step.topic, exist_ok=False, **step.values)
     elif step.action == "alter":
         client.alter_topic(step.topic, **step.values)
+    elif step.subscription and step.action == "put":
+        client.create_subscription(step.topic, step.subscription, **step.values)
+    elif step.subscription:
+        client.delete_subscription(step.topic, step.subscription)
     elif step.action == "put":
         assert step.whole is not None
         client.cron(step.topic).put_all([step.whole])

@@ -43,7 +43,7 @@ def to(where: str, *, full: bool, as_json: bool, url: str) -> None:
     of this broker, only what is new is stored; the backup is whole all the same.
     """
     with connect(url) as client:
-        found = client._action("backup", {"url": where, "full": full})
+        found = client.backup(where, full=full)
         pause_ms = LOOK_MS
         while found["state"] == "running":
             _pause(pause_ms)
@@ -56,13 +56,14 @@ def to(where: str, *, full: bool, as_json: bool, url: str) -> None:
         print_json(found)
         return
     click.echo(
-        f"backup {found['id']} of {found['topics']} topics, {found['partitions']} partitions: "
+        f"backup {found['id']} at {found['url'].partition('?')[0]} of {found['topics']} topics, "
+        f"{found['partitions']} partitions: "
         f"{found['bytes']:,} bytes, {found['new_bytes']:,} of them new, in {found['took_ms']:,} ms"
     )
 
 
 def _progress(client: Client) -> dict[str, Any]:
-    found = client._action("backup_progress", {})
+    found = client.backup_progress()
     if found["state"] == "none":
         raise Unavailable("the broker was started anew during the backup: take it again")
     return found
@@ -174,7 +175,8 @@ def forget(
     for name in gone:
         if name not in known:
             raise BadRequest("backup", f"one of those at {archive.bucket.url}", name)
-    found = {"backups": gone, "pieces": archive.forget(gone, now_ms)}
+    archive.forget(gone)
+    found = {"backups": gone, "pieces": archive.sweep(now_ms)}
     if as_json:
         print_json(found)
     else:

@@ -18,11 +18,14 @@ from typing import Any
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic, TopicKind
 from dejaqueue.schema.cron import FIELDS, CronEntry
+from dejaqueue.subscriptions import SETTINGS
 from dejaqueue.times import parse_instant_ms, parse_span_ms
 
 ENTRIES = "entries"
 """The table of a topic's cron entries, beside its settings."""
 _OTHER_ENDS = {"start": "start_ms", "end": "end_ms"}
+_TABLES = ("weights", "labels", "subscriptions")
+"""Settings of a topic that are tables themselves."""
 _BY_THE_BROKER = ("next_ms", "last_id")
 _ENTRY_FIELDS = tuple(name for name in FIELDS if name not in (*_BY_THE_BROKER, "name"))
 
@@ -34,7 +37,7 @@ class Declaration:
     Attributes:
         topic: all its settings, checked.
         said: names of the settings that the file itself has; of those of an entry as
-            `entries.NAME.field`.
+            `entries.NAME.field`, of a subscription as `subscriptions.NAME.setting`.
         entries: its cron entries by name, checked but for what only a broker knows.
     """
 
@@ -77,21 +80,39 @@ def _declaration(name: str, values: Any) -> Declaration:
         raise BadRequest("topic", "a table of settings", values)
     settings = {field: value for field, value in values.items() if field != ENTRIES}
     for field, value in settings.items():
-        if isinstance(value, dict) and field != "weights":
+        if isinstance(value, dict) and field not in _TABLES:
             limit = f'a setting; a name that has dots is quoted: [topics."{name}.{field}"]'
             raise BadRequest(f"topic.{field}", limit, value)
+    said = {*settings}
+    if isinstance(subscriptions := settings.get("subscriptions"), dict):
+        settings["subscriptions"] = {
+            one: _subscription(one, of) for one, of in subscriptions.items()
+        }
+        said |= {
+            f"subscriptions.{one}.{field}" for one, of in subscriptions.items() for field in of
+        }
     topic = Topic.from_dict({"name": name, **_timed(settings, "topic")})
     entries = values.get(ENTRIES, {})
     if entries and topic.kind is not TopicKind.CRON:
         raise BadRequest("topic.entries", 'a topic with kind = "cron"', str(topic.kind))
     if not isinstance(entries, dict):
         raise BadRequest("topic.entries", "tables [topics.NAME.entries.ENTRY]", entries)
-    said = {*settings}
     if settings.get("partitions") == "auto":
         said = said - {"partitions"} | {"auto_partitions"}
     read = {one: _entry(one, of) for one, of in entries.items()}
     said |= {f"{ENTRIES}.{one}.{name}" for one, of in entries.items() for name in of}
     return Declaration(topic, frozenset(said), read)
+
+
+def _subscription(name: str, values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise BadRequest(f"subscription {name}", "a table of settings", values)
+    for field in values:
+        if field not in SETTINGS:
+            raise BadRequest(
+                f"subscription.{field}", f"one of {', '.join(SETTINGS)}", values[field]
+            )
+    return _timed(values, f"subscription {name}")
 
 
 def _entry(name: str, values: Any) -> CronEntry:

@@ -13,6 +13,7 @@ import click
 
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_rows
+from dejaqueue.cli.times import show_instant
 from dejaqueue.cli.topic_options import given, option_of
 from dejaqueue.model import Topic
 from dejaqueue.subscriptions import OWN_SETTINGS, Order, Start
@@ -70,7 +71,11 @@ def list_subscriptions(topic: str, *, as_json: bool, url: str) -> None:
         for name, settings in client.subscriptions(topic).items():
             stats = client.stats(f"{topic}@{name}")
             numbers = {"ready": stats.ready, "scheduled": stats.scheduled, "leased": stats.leased}
-            rows.append({"name": name, "order": settings["order"], **numbers})
+            due: int | str = stats.next_due_ms
+            if not as_json:
+                due = show_instant(stats.next_due_ms) if stats.next_due_ms >= 0 else ""
+            row = {"name": name, "order": settings["order"], **numbers}
+            rows.append(row | {"next_due_ms" if as_json else "next due": due})
         print_rows(rows, as_json=as_json)
 
 

@@ -24,6 +24,7 @@ from dejaqueue.engine.commands import Command
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.table import DEAD, DONE, LEASED, SCHEDULED, STAGED, STAGED_ACK, row_locators
 from dejaqueue.engine.transitions import statuses_by_state
 from dejaqueue.errors import InternalError
@@ -384,6 +385,40 @@ class PartitionViews:
     def has_key(self, wanted: Callable[[Int64s], Mask]) -> bool:
         """As `Engine.has_key`, of what is live in any view."""
         return any(engine.has_key(wanted) for engine in self.engines())
+
+    def select(
+        self, wanted: Selection, *, first: int, end: int, limit: int, rows_max: int
+    ) -> tuple[Int64s, int | None]:
+        """As `Engine.find`, over all views: a message is what the first view that has it says."""
+        span, rows_max = {"first": first, "end": end, "limit": limit}, max(1, rows_max)
+        if self._is_plain:
+            return self.unnamed.find(wanted, **span, rows_max=rows_max)
+        rows_max //= len(self.named) + 1
+        engines: list[Engine] = []
+        parts, stops = [], []
+        for engine in self.engines():
+            sequences, stop = engine.find(wanted, **span, rows_max=rows_max)
+            for earlier in engines:
+                sequences = sequences[earlier.states(sequences) == DONE]
+            engines.append(engine)
+            parts.append(sequences)
+            stops += [] if stop is None else [stop]
+        following = min(stops) if stops else None
+        found = np.sort(np.concatenate(parts), kind="stable")
+        if following is not None:
+            found = found[found < following]  # the views have been looked through so far
+        if found.size > limit:
+            return found[:limit], int(found[limit])
+        return found, following
+
+    def dues(self, sequences: Int64s) -> Int64s:
+        """When each is due, or its lease ends, in the first view that has it."""
+        dues_ms = self.unnamed.dues(sequences)
+        left: Mask = self.unnamed.states(sequences) == DONE
+        for engine in self.engines():
+            dues_ms = np.where(left, engine.dues(sequences), dues_ms)
+            left &= engine.states(sequences) == DONE
+        return dues_ms
 
     def backlog(self, mean_payload_bytes: int) -> tuple[int, int]:
         """As `Engine.backlog`, of the view that has most."""

@@ -23,6 +23,7 @@ from dejaqueue.http.forwarding import Forwarding
 from dejaqueue.http.heads import HeadAsGet
 from dejaqueue.http.requests import RequestCounter, RequestCounts
 from dejaqueue.http.routes import (
+    backups,
     browsing,
     changing,
     cluster,
@@ -91,6 +92,7 @@ def build_app(service: Service) -> App:
         transactions,
         keys,
         cluster,
+        backups,
     ):
         app.include_router(part.router)
     for part in (metrics, health):

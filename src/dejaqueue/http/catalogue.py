@@ -204,6 +204,26 @@ _STORAGE = (
         "for a gap of unknown size",
     ),
     _counter(
+        "dejaq_backups",
+        "backups",
+        ("outcome",),
+        "Backups that this broker took, asked for or by itself, by how they ended: done or failed",
+    ),
+    _counter("dejaq_backup_stored_bytes", "bytes", (), "What its backups stored"),
+    _gauge(
+        "dejaq_backup_last_seconds",
+        "seconds",
+        (),
+        "As of when the last backup is that was done, since 1970; also of one before the broker "
+        "started. Absent while none is known",
+    ),
+    _gauge(
+        "dejaq_backup_age_seconds",
+        "seconds",
+        (),
+        "How long ago that was: what would be lost if the disk were lost now",
+    ),
+    _counter(
         "dejaq_key_documents_refused",
         "documents",
         (),

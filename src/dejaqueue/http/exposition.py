@@ -188,9 +188,20 @@ class Exposition:
         page.add("dejaq_journal_disks_short", "", len(disks.short))
         if disks.free_bytes is not None:
             page.add("dejaq_journal_disk_free_bytes", "", disks.free_bytes)
+        self._add_backups(page)
         page.add("dejaq_key_documents_refused", "", broker.keys.refused_count)
         for row in broker.journal_servers():
             _add_journal_server(page, row)
+
+    def _add_backups(self, page: _Page) -> None:
+        counts = self._broker.backups.counts
+        page.add("dejaq_backups", 'outcome="done"', counts.done)
+        page.add("dejaq_backups", 'outcome="failed"', counts.failed)
+        page.add("dejaq_backup_stored_bytes", "", counts.new_bytes)
+        if counts.last_ms:
+            page.add("dejaq_backup_last_seconds", "", counts.last_ms / 1_000)
+            age_ms = max(0, self._broker.clock.utc_ms() - counts.last_ms)
+            page.add("dejaq_backup_age_seconds", "", age_ms / 1_000)
 
     def _add_servers(self, page: _Page) -> None:
         requests, counting = self._requests, self._broker.counting

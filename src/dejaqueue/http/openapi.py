@@ -1,7 +1,7 @@
 """The OpenAPI document: what routes say of themselves, put together.
 
 Room: http. Descriptions only; no request passes through here.
-Holds: every model of shapes.py and subscription_shapes.py is in the document; every route says
+Holds: every model of shapes.py and the files beside it is in the document; every route says
 which problems it answers.
 """
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from dejaqueue.access.routes import ROUTES
-from dejaqueue.http import shapes, subscription_shapes
+from dejaqueue.http import backup_shapes, shapes, subscription_shapes
 from dejaqueue.http.problems import MEDIA_TYPE
 
 Description = dict[str, Any]
@@ -170,7 +170,8 @@ def install(app: FastAPI, description: str) -> None:
 def _models() -> list[type[Any]]:
     return [
         model
-        for model in (vars(shapes) | vars(subscription_shapes)).values()
+        for part in (shapes, subscription_shapes, backup_shapes)
+        for model in vars(part).values()
         if isinstance(model, type)
         and issubclass(model, BaseModel)
         and model not in (BaseModel, shapes.Shape)

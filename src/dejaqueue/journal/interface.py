@@ -377,9 +377,9 @@ def append_alone(append: Append) -> None:
         append.error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
 
 
-DOCUMENTS = ("keys", "backup", "restore")
+DOCUMENTS = ("keys", "backup", "backup-schedule", "restore")
 """What a store keeps for the broker beside topics: API keys (access/key_ring.py); which backups
-were taken of it, and what is being restored into it (broker/backup)."""
+were taken of it, when they were read back, and what is being restored into it (broker/backup)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 

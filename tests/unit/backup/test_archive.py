@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dejaqueue.backup.archive import ORPHAN_MS, Archive
+from dejaqueue.backup.backup_id import new_id
 from dejaqueue.backup.manifest import Piece
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused
 from tests.unit.backup.test_manifest import MANIFEST
@@ -42,6 +47,8 @@ def test_a_piece_is_stored_once__and_is_what_its_name_says(
     path_of(tmp_path, piece).write_bytes(b"consent")
     with pytest.raises(JournalDamaged, match=f"of a: pieces/.*{piece.name} is not what was stored"):
         archive.get(piece, "of a", None)
+    archive.put(b"content")  # heals it
+    assert bytes(archive.get(piece, "x", None)) == b"content"
     path_of(tmp_path, piece).unlink()
     with pytest.raises(JournalDamaged, match=f"of a: pieces/.*{piece.name} is missing"):
         archive.get(piece, "of a", None)
@@ -54,7 +61,7 @@ def test_a_backup_is_there_when_its_manifest_is(archive: Archive) -> None:
         archive.put_manifest(manifest)  # again is fine: the answer may have been lost
     assert archive.ids() == ["1-a", "2-b"]
     assert archive.newest() == second
-    older = archive.newest(lambda one: one.store == MANIFEST.store)
+    older = archive.newest(MANIFEST.store)
     assert older is not None
     assert older.id == "1-a"
     with pytest.raises(Refused, match="another backup 2-b"):
@@ -80,8 +87,9 @@ def test_forgetting_deletes_what_no_backup_names__but_nothing_that_is_young(
     archive.put_manifest(replace(MANIFEST, id="1-a", catalogue=old, partitions=()))
     archive.put_manifest(replace(MANIFEST, id="2-b", catalogue=shared, partitions=()))
     [young] = [one for one in archive.bucket.objects("pieces/") if one.name.endswith(old.name)]
-    assert archive.forget(["1-a"], young.stored_ms + ORPHAN_MS // 2) == 0
-    assert archive.forget([], LATER_MS) == 2
+    archive.forget(["1-a"])
+    assert archive.sweep(young.stored_ms + ORPHAN_MS // 2) == 0
+    assert archive.sweep(LATER_MS) == 2
     assert archive.ids() == ["2-b"]
     left = [one.name.rpartition("/")[2] for one in archive.bucket.objects("pieces/")]
     assert (left, orphan.name in left) == ([shared.name], False)
@@ -92,7 +100,7 @@ def test_nothing_is_deleted_while_a_backup_cannot_be_read(archive: Archive, tmp_
     (tmp_path / "backups").mkdir()
     (tmp_path / "backups" / "1-a.json").write_text(json.dumps({"checksum": "0", "text": "{}"}))
     with pytest.raises(JournalDamaged, match=r"1-a\.json"):
-        archive.forget([], LATER_MS)
+        archive.sweep(LATER_MS)
     assert bytes(archive.get(piece, "x", None)) == b"x"
 
 
@@ -105,3 +113,61 @@ def test_backups_are_kept_by_count_and_age__the_newest_of_a_store_always(archive
     assert archive.outlived("", now_ms, count=0, age_ms=650) == ["1", "2", "3"]
     assert archive.outlived(MANIFEST.store, now_ms, count=9, age_ms=1) == ["1", "2", "3", "4"]
     assert archive.outlived("", now_ms, count=0, age_ms=0) == []
+
+
+class Counted:
+    """A bucket that counts requests; `meanwhile` is done before each listing of pieces."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.bucket, self.counts = archive.bucket, Counter[str]()
+        self.meanwhile: list[Callable[[], object]] = []
+        archive.bucket = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        self.counts[name] += 1
+        return getattr(self.bucket, name)
+
+    def objects(self, prefix: str) -> Any:
+        if prefix == "pieces/" and self.meanwhile:
+            self.meanwhile.pop(0)()
+        return self.bucket.objects(prefix)
+
+
+def test_what_is_kept_is_known_from_a_listing__however_many_backups_there_are(
+    archive: Archive,
+) -> None:
+    store, other = "0" * 16, "1" * 16
+    ids: list[str] = []
+    for number in range(30):
+        ids.append(new_id(1_795_490_189_219 + number * 60_000, store, ids[-1] if ids else ""))
+        archive.put_manifest(replace(MANIFEST, id=ids[-1], store=store))
+    theirs = new_id(1_795_490_189_219 + 30 * 60_000, other, "")
+    archive.put_manifest(replace(MANIFEST, id=theirs, store=other))
+    counted = Counted(archive)
+    now_ms = 1_795_490_189_219 + 30 * 60_000
+    assert archive.outlived(store, now_ms, count=0, age_ms=5 * 60_000) == ids[:25]
+    assert counted.counts["get"] == 0
+    newest = archive.newest(store)
+    assert newest is not None
+    assert (newest.id, counted.counts["get"]) == (ids[-1], 1)
+
+
+@pytest.mark.parametrize("looks_before", [0, 1])
+def test_a_sweep_beside_a_backup_deletes_nothing_that_it_names(
+    archive: Archive, tmp_path: Path, looks_before: int
+) -> None:
+    piece, orphan = archive.put(b"left by one that broke off"), archive.put(b"orphan")
+    for one in (piece, orphan):
+        os.utime(path_of(tmp_path, one), (0, 0))
+    now_ms = path_of(tmp_path, piece).parent.stat().st_mtime_ns // 1_000_000
+
+    def back_up() -> None:
+        assert archive.put(b"left by one that broke off") == piece  # it is there already
+        archive.put_manifest(replace(MANIFEST, id="1-a", catalogue=piece, partitions=()))
+
+    counted = Counted(archive)
+    counted.meanwhile += [lambda: None] * looks_before
+    counted.meanwhile.append(back_up)
+    assert archive.sweep(now_ms) == 1
+    assert list(archive.damage(archive.manifest("1-a"))) == []
+    assert archive.bucket.get(f"pieces/{orphan.name[:2]}/{orphan.name}") is None

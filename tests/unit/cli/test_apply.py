@@ -6,11 +6,13 @@ Not covered: what a file may say (test_declaration.py).
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dejaqueue.model import CHANGEABLE, Topic
 from tests.cli.conftest import Run
 
 FILE = """
@@ -111,8 +113,137 @@ def test_what_cannot_be_is_refused_before_anything_is_done(run: Run, file: Path)
     run("topic", "create", "reports", "--kind", "fair", "--partitions", "4")
     found = run("apply", str(file), "--yes")
     assert found.exit_code == 2
-    assert "topics.reports.kind: 'fair', as the topic was made with it" in found.stderr
+    assert "topics.reports.kind: 'fair', as it was made" in found.stderr
     file.write_text("[topics.reports]\nkind = 'fair'\npartitions = 2\n", encoding="utf-8")
     found = run("apply", str(file), "--yes")
     assert (found.exit_code, "at least 4" in found.stderr) == (2, True)
     assert set(topics(run)) == {"reports"}
+
+
+# --- every setting ------------------------------------------------------------------------------
+
+ANOTHER: dict[str, Any] = {
+    "kind": "priority",
+    "partitions": 4,
+    "spread": 2,
+    "lease_ms": 5_000,
+    "lease_ahead_ms": 7,
+    "max_payload_bytes": 99,
+    "max_delay_ms": 8,
+    "max_backlog_count": 9,
+    "max_backlog_bytes": 10,
+    "producer_rate_max": 11,
+    "ageing_ms": 12,
+    "weights": {"vip": 3},
+    "group_in_flight_max": 13,
+    "group_order": "priority",
+    "max_attempts": 14,
+    "dead_letter": "graves",
+    "backoff_ms": 15,
+    "backoff_factor": 3.0,
+    "backoff_max_ms": 16,
+    "backoff_jitter": 0.5,
+    "on_duplicate": "keep",
+    "assignment": "exclusive",
+    "paused": True,
+    "auto_partitions": True,
+    "history": True,
+    "unnamed": False,
+    "subscriptions": {"s": {"max_attempts": 2}},
+    "labels": {"owner": "me"},
+}
+"""A value of each setting that is not its default."""
+STAYS = ("paused", "partitions", "labels", "subscriptions")
+"""What stays where the file says nothing."""
+
+
+def test_the_table_has_every_setting() -> None:
+    assert set(ANOTHER) | {"name"} == {setting.name for setting in fields(Topic)}
+
+
+def toml(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(toml(key, one) for key, one in value.items())
+        return f"{name} = {{ {inner} }}"
+    return f"{name} = {json.dumps(value)}"
+
+
+@pytest.mark.parametrize("field", ANOTHER)
+def test_each_setting_is_declared__altered__and_refused_by_name_where_it_stays(
+    run: Run, file: Path, field: str
+) -> None:
+    said, silent = f"[topics.a]\n{toml(field, ANOTHER[field])}\n", "[topics.a]\n"
+    if field == "history":  # this broker, whose journal is in memory, has no place for it
+        file.write_text(said, encoding="utf-8")
+        assert plan(run, file) == ["+ create topic a: history true"]
+        run("topic", "create", "a")
+        assert plan(run, file) == ["~ alter topic a: history false -> true"]
+        return
+    for before, after in ((said, silent), (silent, said)):
+        file.write_text(before, encoding="utf-8")
+        done = run("apply", str(file), "--yes")
+        assert done.exit_code == 0, done.output
+        assert plan(run, file) == [], "applied twice, it changes nothing"
+        file.write_text(after, encoding="utf-8")
+        done = run("apply", str(file), "--yes")
+        if field not in CHANGEABLE:
+            assert done.exit_code == 2, done.output
+            assert f"topics.a.{field}: " in done.stderr
+        elif after == silent and field in STAYS:
+            assert (done.exit_code, "nothing to change" in done.stderr) == (0, True), done.output
+        else:
+            assert done.exit_code == 0, done.output
+            assert field in done.stdout or field == "subscriptions"
+            assert plan(run, file) == []
+            found = topics(run)["a"].get(field)
+            if field == "subscriptions":
+                assert found["s"]["max_attempts"] == 2
+            elif after == said:
+                assert found == ANOTHER[field]
+        run("topic", "delete", "a", "--yes")
+
+
+def test_subscriptions_are_what_the_file_says(run: Run, file: Path) -> None:
+    file.write_text(
+        "[topics.orders]\n[topics.orders.subscriptions.billing]\n"
+        'lease_ms = "1m"\nmax_attempts = 3\n[topics.orders.subscriptions.audit]\n'
+        'order = "arrival"\nstart = "live"\n',
+        encoding="utf-8",
+    )
+    run("topic", "create", "orders")
+    run("subscription", "create", "orders", "old")
+    run("send", "orders", "--text", "a", "--delay", "1h")
+    assert plan(run, file) == [
+        '~ put subscription billing of orders: lease_ms 60000, max_attempts 3, order "due", '
+        'start "new"',
+        '~ put subscription audit of orders: order "arrival", start "live"',
+    ]
+    assert plan(run, file, "--prune")[-1] == "- drop subscription old of orders and its 1 messages"
+    assert run("apply", str(file), "--yes").exit_code == 0
+    assert plan(run, file) == []
+    run("subscription", "alter", "orders", "billing", "--max-attempts", "9", "--backoff", "5s")
+    run("subscription", "pause", "orders", "billing")
+    assert plan(run, file) == [
+        "~ put subscription billing of orders: max_attempts 9 -> 3, backoff_ms 5000 -> null"
+    ]
+    assert run("apply", str(file), "--yes", "--prune").exit_code == 0
+    found = topics(run)["orders"]["subscriptions"]
+    assert set(found) == {"billing", "audit"}
+    del found["billing"]["born"]
+    assert found["billing"] == {
+        "order": "due", "start": "new", "lease_ms": 60_000, "max_attempts": 3, "paused": True,
+    }  # fmt: skip
+    wrong = file.read_text(encoding="utf-8").replace('"arrival"', '"due"')
+    file.write_text(wrong, encoding="utf-8")
+    refused = run("apply", str(file), "--yes")
+    assert refused.exit_code == 2
+    assert "topics.orders.subscriptions.audit.order: 'arrival', as it was made" in refused.stderr
+
+
+def test_prune_keeps_dead_letters_of_subscriptions_that_live(run: Run, file: Path) -> None:
+    file.write_text("[topics.t.subscriptions.s]\nmax_attempts = 2\n", encoding="utf-8")
+    run("apply", str(file), "--yes")
+    for name in ("t.s.dead", "t.dead", "t.gone.dead"):
+        run("topic", "create", name)
+        run("send", name, "--text", "a")
+    assert plan(run, file, "--prune") == ["- delete topic t.gone.dead and its 1 messages"]

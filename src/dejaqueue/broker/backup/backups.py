@@ -9,14 +9,14 @@ See: cut.py, copying.py; docs/guides/backup.md.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from concurrent.futures import Executor
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.archive import Archive, open_bucket
+from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.manifest import Manifest, PartitionCopy
+from dejaqueue.broker.backup.backup_counts import BackupCounts
 from dejaqueue.broker.backup.copying import CopyTarget, PartitionReader
 from dejaqueue.broker.backup.cut import Cut, CutPort, HeldPartition, held_cut
 from dejaqueue.broker.backup.lineage import Lineage
@@ -55,6 +55,9 @@ class Backups:
 
     Args:
         executor: of two threads: where they are taken, and what waits for the next one.
+
+    Attributes:
+        counts: how they went.
     """
 
     def __init__(self, broker: BackupPort, executor: Executor) -> None:
@@ -63,11 +66,28 @@ class Backups:
         self._guard = threading.Lock()
         self._is_running = False
         self._progress: dict[str, Any] = {"state": "none"}
+        self.counts = BackupCounts()
 
     def start(self) -> None:
         """Take backups by the schedule, if the settings have one."""
         if self._broker.settings.backup.url:
+            self.counts.expect(self._broker.clock.utc_ms(), self._last_ms())
             self._executor.submit(self._schedule.run)
+
+    def _last_ms(self) -> int:
+        """As of when the last backup is that this store knows of; 0 = of none."""
+        url = self._broker.settings.backup.url
+        try:
+            known = id_facts(Lineage(self._broker.store).last(open_bucket(url).url))
+        except DejaQError:
+            return 0  # the first turn says it
+        return 0 if known is None else known.cut_ms
+
+    def trouble(self) -> str:
+        """What is wrong with backups, in words for everybody; "" = nothing."""
+        settings = self._broker.settings.backup
+        interval_ms = settings.interval_ms if settings.url else 0
+        return self.counts.trouble(self._broker.clock.utc_ms(), interval_ms)
 
     def begin(self, url: str, *, full: bool = False) -> dict[str, Any]:
         """Begin a backup; how it goes is told by `progress`.
@@ -84,17 +104,21 @@ class Backups:
             raise Refused("a broker of a cluster takes no backups yet")
         self._claim(url)
         try:
-            self._executor.submit(self._run, url, full)
+            self._executor.submit(self._run, url, full, False)
         except RuntimeError:  # it was shut down
             self._is_running = False
             raise Unavailable("the broker is stopping", 1_000) from None
         return self.progress()
 
-    def take(self, url: str) -> bool:
+    def take(self, url: str, *, anew: bool = False) -> bool:
         """Take a backup now, on this thread; True if it is done, False if it failed: the log has
-        why. Raises Refused: one is being taken."""
+        why. Raises Refused: one is being taken.
+
+        Args:
+            anew: store everything, as earlier backups are damaged.
+        """
         self._claim(url)
-        self._run(url, False)
+        self._run(url, False, anew)
         return bool(self._progress["state"] == "done")
 
     def _claim(self, url: str) -> None:
@@ -113,28 +137,35 @@ class Backups:
         self._schedule.stop()
         self._executor.shutdown()
 
-    def _run(self, url: str, full: bool) -> None:
+    def _run(self, url: str, full: bool, anew: bool) -> None:
         began_us = self._broker.clock.now_us()
         try:
-            manifest, pause_us = self._taken(url, full)
+            manifest, pause_us = self._taken(url, full, anew)
             took_ms = (self._broker.clock.now_us() - began_us) // 1_000
             found = manifest.describe() | {"took_ms": took_ms, "pause_us": pause_us}
-            self._progress |= {"state": "done", **found}
+            self.counts.succeed(manifest.cut_ms, manifest.new_bytes)
+            self._end({"state": "done", **found})
             log.info("backup %s at %s: %d bytes are new", manifest.id, url, manifest.new_bytes)
         except Exception as wrong:  # noqa: BLE001 - who asks how it goes is told
             error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
-            self._progress |= {"state": "failed", "error": str(error)}
+            self.counts.fail()
+            self._end({"state": "failed", "error": str(error)})
             log.error("backup at %s failed: %s", url, error)
-        finally:
-            self._is_running = False
 
-    def _taken(self, url: str, full: bool) -> tuple[Manifest, int]:
+    def _end(self, outcome: dict[str, Any]) -> None:
+        """It is over: who is told so may begin the next one."""
+        with self._guard:
+            self._is_running = False
+            self._progress |= outcome
+
+    def _taken(self, url: str, full: bool, anew: bool) -> tuple[Manifest, int]:
         archive = Archive.open(url, make=True)
         lineage = Lineage(self._broker.store)
         parent = None
         if not full:
-            parent = archive.newest(lambda one: one.store == lineage.store)
-            lineage.check(archive.bucket.url, parent)
+            newest = archive.newest(lineage.store)
+            lineage.check(archive.bucket.url, newest)
+            parent = None if anew else newest
         for last_try in range(TRIES - 1, -1, -1):
             try:
                 with held_cut(self._broker) as cut:
@@ -150,11 +181,11 @@ class Backups:
     ) -> Manifest:
         store, url = self._broker.store, archive.bucket.url
         cipher = None if store.encryption is None else store.encryption.cipher("backup")
-        target = CopyTarget(archive, lineage.store, cipher)
+        target = CopyTarget(archive, lineage.store, cipher, replaces=parent is None)
         known: dict[tuple[str, int, int], PartitionCopy] | None = None
         if parent is not None:
             known = {(one.topic, one.topic_number, one.partition): one for one in parent.partitions}
-        backup = _new_id(cut.at_ms, parent)
+        backup = new_id(cut.at_ms, lineage.store, lineage.latest(url))
         lineage.begin(url, backup)
         catalogue = target.put(cut.catalogue.to_bytes(), CATALOGUE)
         held = [one for one in cut.partitions if _is_there(cut, one)]
@@ -177,6 +208,8 @@ class Backups:
             data_keys=self._data_keys(target, parent),
             new_bytes=target.new_bytes,
         )
+        if parent is not None and parent.id not in archive.ids():
+            raise Unavailable(f"backup {parent.id}, which this goes on from, was deleted", 1_000)
         archive.put_manifest(manifest)
         lineage.done(url, backup)
         return manifest
@@ -218,10 +251,3 @@ def _copy(
 def _is_there(cut: Cut, held: HeldPartition) -> bool:
     row = cut.catalogue.rows.get(held.served.topic.name)
     return row is not None and row.number == held.served.number
-
-
-def _new_id(cut_ms: int, parent: Manifest | None) -> str:
-    """An id behind that of the backup before, whatever the clock says."""
-    moment = datetime.fromtimestamp(cut_ms / 1_000, UTC)
-    text = moment.strftime("%Y%m%dT%H%M%S.") + f"{cut_ms % 1_000:03d}Z-{os.urandom(2).hex()}"
-    return text if parent is None or text > parent.id else f"{parent.id}+{os.urandom(2).hex()}"

@@ -38,6 +38,10 @@ READ_ROWS_MAX: Final = 16_384
 """Rows that are read at once: as many as make a piece, by the mean of those before."""
 SPARSE_SHARE: Final = 4
 """A stretch of which less than one row in so many is live is copied anew, as rows."""
+SMALL_BYTES: Final = 1 << 20
+SMALL_COUNT: Final = 64
+"""So many small pieces behind each other become one: else a manifest would name one more with each
+backup, for as long as their messages live."""
 
 
 class CopyTarget:
@@ -46,14 +50,18 @@ class CopyTarget:
     Args:
         store: which store of journals they are of.
         cipher: encrypts pieces; None = they are stored as they are.
+        replaces: what is there already is stored again, as it may be damaged.
 
     Attributes:
         new_bytes: of what was stored.
         data_keys: numbers of the keys that it was encrypted with.
     """
 
-    def __init__(self, archive: Archive, store: str, cipher: Cipher | None) -> None:
+    def __init__(
+        self, archive: Archive, store: str, cipher: Cipher | None, *, replaces: bool = False
+    ) -> None:
         self._archive, self._store, self._cipher = archive, store, cipher
+        self._replaces = replaces
         self.new_bytes = 0
         self.data_keys: set[int] = set()
 
@@ -62,7 +70,7 @@ class CopyTarget:
         stored = seal_object(self._cipher, content, f"{self._store}/{what}")
         if self._cipher is not None:
             self.data_keys.add(data_key_of(stored))
-        piece = self._archive.put(stored)
+        piece = self._archive.put(stored, replaces=self._replaces)
         self.new_bytes += piece.byte_count
         return piece
 
@@ -107,6 +115,7 @@ class PartitionReader:
         if snapshot is not None:
             live = locators_of(snapshot.meta, self._journal.read_snapshot_file)
             stretches = [new for one in stretches for new in self._kept(one, covered, live)]
+            stretches = list(self._merged(stretches, covered, live))
             if covered > copied:
                 whole = self._entries_there(copied, covered) if self._wants_entries else []
                 stretches += whole or self._copy_rows(copied, covered, live)
@@ -150,6 +159,22 @@ class PartitionReader:
             yield from self._copy_rows(stretch.after, stretch.last, live)
         else:
             yield stretch
+
+    def _merged(self, stretches: list[Stretch], covered: int, live: Int64s) -> Iterator[Stretch]:
+        """Many small stretches behind each other are copied anew as one, of rows. The backup before
+        has their entries, for instants before it."""
+        run: list[Stretch] = []
+        for one in [*stretches, None]:
+            if one is not None and one.last <= covered and _is_small(one):
+                run.append(one)
+                continue
+            if sum(small.piece is not None for small in run) >= SMALL_COUNT:
+                yield from self._copy_rows(run[0].after, run[-1].last, live)
+            else:
+                yield from run
+            run = []
+            if one is not None:
+                yield one
 
     def _copy_rows(self, after: int, last: int, live: Int64s) -> Iterator[Stretch]:
         """Rows of messages that are live, of a range of positions."""
@@ -214,6 +239,10 @@ class PartitionReader:
 
 
 _WITH_ROWS = (EntryKind.ENQUEUE, EntryKind.RELOCATE)
+
+
+def _is_small(stretch: Stretch) -> bool:
+    return stretch.piece is None or stretch.piece.byte_count < SMALL_BYTES
 
 
 def _within(live: Int64s, after: int, last: int) -> Int64s:

@@ -158,7 +158,7 @@ def _cut(broker: CutPort, known: dict[PartitionCore, ServedTopic]) -> Cut | None
             HeldPartition(served, core, core.journal, core.position)
             for core, served in known.items()
         )
-        now_ms = max([core.engine.now_ms for core in known], default=0)
+        now_ms = max([core.views.now_ms for core in known], default=0)
         catalogue = _catalogue(broker).state()
         is_complete = all(core in known for core in _loaded(broker))
     finally:

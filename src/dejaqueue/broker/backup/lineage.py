@@ -55,8 +55,7 @@ class Lineage:
         """
         if newest is None:
             return
-        known = self._archives.get(url, {})
-        if newest.id > max(known.get("last", ""), known.get("next", "")):
+        if newest.id > self.latest(url):
             raise Refused(
                 f"these journals are older than backup {newest.id} at {url}, which was taken of "
                 "them later: an old copy was put in place; restore that backup, or begin anew with "
@@ -73,6 +72,11 @@ class Lineage:
         """Note that it is there."""
         self._archives[url] = {"last": backup}
         self._save()
+
+    def latest(self, url: str) -> str:
+        """The last backup that may be there, "" = none."""
+        known = self._archives.get(url, {})
+        return max(known.get("last", ""), known.get("next", ""))
 
     def last(self, url: str) -> str:
         """The last backup that is known to be there, "" = none."""

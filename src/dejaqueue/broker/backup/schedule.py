@@ -1,8 +1,11 @@
 """Backups that a broker takes by itself: one after the other; old ones go, the newest is checked.
 
 Room: broker. A thread of its own, while `backup.url` is set.
-Holds: what fails is logged and tried again at the next turn; nothing of it ends the schedule.
-See: backups.py, which takes them; setting_groups.py, BackupSettings; docs/guides/backup.md.
+Holds: what fails is logged and tried again at the next turn; nothing of it ends the schedule; a
+turn reads no manifest but the newest, however many there are; what is found damaged is stored anew
+with the next backup.
+See: backups.py, which takes them; schedule_document.py; setting_groups.py, BackupSettings;
+docs/guides/backup.md.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Final, Protocol
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.broker.backup.lineage import Lineage
+from dejaqueue.broker.backup.schedule_document import ScheduleDocument
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Refused
 from dejaqueue.journal.interface import JournalStore
@@ -19,6 +23,9 @@ from dejaqueue.settings import BrokerSettings
 
 FIRST_MS: Final = 1_000
 """So long after its start a broker takes its first backup."""
+SWEEP_MS: Final = 21_600_000
+"""Pieces that no backup names are looked for this often, as each manifest is read for it: they are
+kept for a day anyway."""
 
 log = logging.getLogger("dejaqueue.backup")
 
@@ -26,7 +33,7 @@ log = logging.getLogger("dejaqueue.backup")
 class BackupPort(Protocol):
     """What takes backups; see backups.py."""
 
-    def take(self, url: str) -> bool: ...  # noqa: D102
+    def take(self, url: str, *, anew: bool = False) -> bool: ...  # noqa: D102
 
 
 class SchedulePort(Protocol):
@@ -44,12 +51,10 @@ class BackupSchedule:
         self._backups, self._broker = backups, broker
         self._wake = Wake()
         self._is_stopping = False
-        self._verified_us = 0
 
     def run(self) -> None:
         """Take backups until `stop`."""
         clock = self._broker.clock
-        self._verified_us = clock.now_us()
         next_us = clock.now_us() + FIRST_MS * 1_000
         while True:
             clock.wait_until(next_us, self._wake)
@@ -70,29 +75,32 @@ class BackupSchedule:
 
     def turn(self) -> None:
         """Take one, delete what is not kept, and look at the newest if it is time."""
-        settings = self._broker.settings.backup
+        settings, now_ms = self._broker.settings.backup, self._broker.clock.utc_ms()
+        notes = ScheduleDocument(self._broker.store, now_ms)
         try:
-            if not self._backups.take(settings.url):
+            if not self._backups.take(settings.url, anew=notes.is_damaged):
                 return  # it was logged
         except Refused:
             return  # somebody takes one just now
+        if notes.is_damaged:
+            notes.stored_anew()
         archive = Archive.open(settings.url)
         store = Lineage(self._broker.store).store
-        now_ms = self._broker.clock.utc_ms()
         gone = archive.outlived(store, now_ms, count=settings.backups_max, age_ms=settings.keep_ms)
         if gone:
-            archive.forget(gone, now_ms)
-        interval_us = settings.verify_interval_ms * 1_000
-        if interval_us and self._broker.clock.now_us() - self._verified_us >= interval_us:
-            self._verified_us = self._broker.clock.now_us()
-            self.verify(archive, store)
+            archive.forget(gone)
+        if notes.is_sweep_due(now_ms, SWEEP_MS):
+            notes.swept(now_ms)
+            archive.sweep(now_ms)
+        if notes.is_verification_due(now_ms, settings.verify_interval_ms):
+            notes.verified(now_ms, is_damaged=bool(self.verify(archive, store)))
 
     def verify(self, archive: Archive, store: str) -> int:
         """Read the newest backup back; how many pieces of it are damaged, which the log names."""
-        manifest = archive.newest(lambda one: one.store == store)
+        manifest = archive.newest(store)
         damage = [] if manifest is None else list(archive.damage(manifest))
         for text in damage:
-            log.error("a backup is damaged: %s; take a full one", text)
+            log.error("a backup is damaged: %s; the next one stores all of it anew", text)
         if manifest is not None and not damage:
             log.info("backup %s was read back: it is whole", manifest.id)
         return len(damage)

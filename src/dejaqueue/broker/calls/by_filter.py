@@ -4,7 +4,8 @@ Room: broker. Walks through each partition in the order of the table and changes
 command of some thousand messages at a time.
 Holds: each message is changed once at most, also by a shift that moves it on into what is still to
 be looked at; what was sent after a partition's walk began is not touched; what a call has answered
-is durable; nothing that is leased is changed.
+is durable; nothing that is leased in any view is changed; a message that several subscriptions have
+is chosen by what it is in the first that has it, and counted once (rule 20).
 See: engine/selection.py for the walk; docs/guides/browsing.md.
 
 A call does a piece of the work and answers how to go on, so that none takes long. If its answer is
@@ -15,6 +16,7 @@ asked for again; a shift may not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Cancel, Move
 from dejaqueue.engine.selection import DUE_END_MS, Selection
+from dejaqueue.engine.table import SCHEDULED
 from dejaqueue.errors import BadRequest
 from dejaqueue.wire.descriptors import check_fields
 
@@ -155,8 +158,7 @@ def _change(
     if not isinstance(dry_run, bool):
         raise BadRequest("dry_run", "true or false", dry_run)
     if dry_run:
-        # One bucket for all: the order index counts what is due within the bucket, and no more.
-        return {"count": int(tally(topic, selection, DUE_END_MS, 1)[0]), "next": None}
+        return {"count": _count(topic, selection), "next": None}
     cursor = _parse_cursor(values.get("after"), topic.partitions)
     count = 0
     for _ in range(CALL_COMMANDS_MAX):
@@ -164,6 +166,32 @@ def _change(
         if cursor.partition not in topic.partitions:
             return {"count": count, "next": None}
     return {"count": count, "next": cursor.to_values()}
+
+
+def _count(topic: ServedTopic, selection: Selection) -> int:
+    """How many messages would be changed."""
+    if topic.topic.unnamed and not topic.subscriptions:
+        # One bucket for all: the order index counts what is due within the bucket, and no more.
+        return int(tally(topic, selection, DUE_END_MS, 1)[0])
+    count = 0
+    for number in topic.partitions.numbers:
+        first: int | None = 0
+        while first is not None:
+            rows, first = answer_of(topic.look(number, partial(_count_some, selection, first)))
+            count += rows
+    return count
+
+
+def _count_some(selection: Selection, first: int, core: PartitionCore) -> tuple[int, int | None]:
+    """As `_change_some`, of what would be changed."""
+    sequences, following = core.views.select(
+        selection,
+        first=first,
+        end=core.engine.next_sequence,
+        limit=limits.CHANGE_ROWS_MAX,
+        rows_max=limits.BROWSE_ROWS_MAX,
+    )
+    return int(np.count_nonzero(core.views.states(sequences) == SCHEDULED)), following
 
 
 def _step(topic: ServedTopic, selection: Selection, change: Change, cursor: _Cursor) -> int:
@@ -193,10 +221,9 @@ def _change_some(
     Returns:
         How many were changed, and where to go on.
     """
-    engine = core.engine
     if cursor.end < 0:
-        cursor.end = engine.next_sequence
-    sequences, following = engine.find(
+        cursor.end = core.engine.next_sequence
+    sequences, following = core.views.select(
         selection,
         first=cursor.first,
         end=cursor.end,
@@ -205,7 +232,7 @@ def _change_some(
     )
     if not sequences.size:
         return 0, following
-    command = change.command(core.now_ms(), sequences, engine.dues(sequences))
+    command = change.command(core.now_ms(), sequences, core.views.dues(sequences))
     statuses = core.apply(command).statuses
     refused = 0 if statuses is None else int(np.count_nonzero(statuses))
     return sequences.size - refused, following

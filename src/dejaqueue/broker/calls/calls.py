@@ -25,7 +25,7 @@ from dejaqueue.broker.calls.stats import topic_stats
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import Topic
+from dejaqueue.model import Topic, parse_subscription
 
 Body: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
@@ -258,6 +258,8 @@ def _backup(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     url = body.get("url")
     if not isinstance(url, str) or not url:
         raise BadRequest("url", "where backups are kept", url)
+    if "://" not in url and ":" not in url and not url.startswith("/"):
+        raise BadRequest("url", "a path from the root of the broker's machine, or a URL", url)
     return broker.backups.begin(url, full=body.get("full") is True)
 
 
@@ -310,7 +312,11 @@ def _view(broker: BrokerPort, body: Body) -> ServedView:
 
 
 def _topic(broker: BrokerPort, body: Body) -> ServedTopic:
-    return broker.runtime(browse.topic_name(body))
+    name = browse.topic_name(body)
+    if parse_subscription(name)[1]:
+        limit = "a topic, as what a producer changes counts in all of its subscriptions (rule 20)"
+        raise BadRequest("topic", limit, name)
+    return broker.runtime(name)
 
 
 def _name(body: Body) -> str:

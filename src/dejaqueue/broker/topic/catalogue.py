@@ -183,7 +183,7 @@ class Catalogue(ABC):
         changes = changes(topic) if callable(changes) else changes
         for field in changes:
             if field not in CHANGEABLE:
-                known = field in topic.to_dict()
+                known = field in topic.settings()
                 limit = "fixed when the topic is made" if known else "a setting that can change: "
                 raise BadRequest(
                     f"topic.{field}",

@@ -70,6 +70,9 @@ def _warnings(broker: Broker) -> Iterator[str]:
         yield f"the clock is {clock.apart_us / 1e6:+.3f} s off, by those of the other brokers"
     if clock.still_us > broker.settings.clock.step_ms_max * 1_000:
         yield f"the time of a partition is {clock.still_us / 1e6:.3f} s ahead of the clock"
+    trouble = broker.backups.trouble()
+    if trouble:
+        yield trouble
     yield from _room_warnings(broker)
 
 

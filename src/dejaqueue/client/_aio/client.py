@@ -252,6 +252,30 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         asked: dict[str, Any] = {} if topic is None else {"topic": topic}
         return await self._action("cluster", asked | ({"servers": True} if servers else {}))
 
+    async def backup(self, url: str, *, full: bool = False) -> dict[str, Any]:
+        """Begin a backup of all topics, which the broker writes by itself.
+
+        Args:
+            url: where to: a path of the broker's machine, from its root, or an object store.
+            full: store everything, whatever earlier backups have.
+
+        Returns:
+            As `backup_progress`.
+
+        Raises:
+            BadRequest: the URL is none. Refused: one is being taken; a broker of a cluster.
+        """
+        return await self._action("backup", {"url": url, "full": full})
+
+    async def backup_progress(self) -> dict[str, Any]:
+        """How the backup goes that was begun last.
+
+        Returns:
+            `state`: `none`, `running`, `done` or `failed`; with `done` its `id`, `cut_ms`, `bytes`,
+            `new_bytes` and more, with `failed` the `error`.
+        """
+        return await self._action("backup_progress", {})
+
     def cron(self, topic: str) -> AsyncCron:
         """The entries of a cron topic: what fires when."""
         return AsyncCron(self._core.transport, check_topic_name(topic))

@@ -250,6 +250,30 @@ class Client(Browsing, Changes, Letters, Keys):
         asked: dict[str, Any] = {} if topic is None else {"topic": topic}
         return self._action("cluster", asked | ({"servers": True} if servers else {}))
 
+    def backup(self, url: str, *, full: bool = False) -> dict[str, Any]:
+        """Begin a backup of all topics, which the broker writes by itself.
+
+        Args:
+            url: where to: a path of the broker's machine, from its root, or an object store.
+            full: store everything, whatever earlier backups have.
+
+        Returns:
+            As `backup_progress`.
+
+        Raises:
+            BadRequest: the URL is none. Refused: one is being taken; a broker of a cluster.
+        """
+        return self._action("backup", {"url": url, "full": full})
+
+    def backup_progress(self) -> dict[str, Any]:
+        """How the backup goes that was begun last.
+
+        Returns:
+            `state`: `none`, `running`, `done` or `failed`; with `done` its `id`, `cut_ms`, `bytes`,
+            `new_bytes` and more, with `failed` the `error`.
+        """
+        return self._action("backup_progress", {})
+
     def cron(self, topic: str) -> Cron:
         """The entries of a cron topic: what fires when."""
         return Cron(self._core.transport, check_topic_name(topic))

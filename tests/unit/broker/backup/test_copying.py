@@ -142,3 +142,21 @@ def test_a_stretch_with_few_live_rows_is_copied_anew__one_without_any_is_dropped
     assert [one.after for one in second.stretches[1:]] == [one.last for one in second.stretches][
         :-1
     ]
+
+
+def test_many_small_stretches_become_one__so_a_copy_does_not_grow_with_each_backup(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "SMALL_COUNT", 8)
+    copy: PartitionCopy | None = None
+    counts = []
+    for number in range(1, 61):
+        copied.send(b"%d" % number)
+        if number % 4 == 0:
+            copied.snapshot()
+        copy = copied.copy(copy)
+        counts.append(len(copy.stretches))
+        assert sum(one.rows for one in copy.stretches) == number
+        ends = [(one.after, one.last) for one in copy.stretches]
+        assert [0, *(last for _, last in ends)] == [*(after for after, _ in ends), copy.position]
+    assert max(counts) <= 8 + 8, counts

@@ -42,6 +42,34 @@ def test_a_broker_takes_backups_by_itself__keeps_some__and_reads_the_newest_back
     assert f"{piece.name} is not what was stored" in caplog.text
 
 
+def test_what_was_found_damaged_is_stored_anew_by_the_next_turn__also_of_another_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "FIRST_MS", 3_600_000)
+    data, where = tmp_path / "data", tmp_path / "backups"
+    backup = BackupSettings(url=str(where), interval_ms=3_600_000, verify_interval_ms=1)
+    settings = settings_of(data).model_copy(update={"backup": backup})
+    broker = Broker(settings)
+    broker.start()
+    client_of(broker).create_topic("a")
+    client_of(broker).send("a", b"1", delay=FAR)
+    turn = broker.backups._schedule.turn
+    turn()
+    [copy] = newest(where).partitions
+    [piece] = copy.pieces
+    (where / "pieces" / piece.name[:2] / piece.name).write_bytes(b"flipped")
+    turn()  # finds it, as what did not change is named again
+    archive = Archive.open(str(where))
+    assert list(archive.damage(newest(where)))
+    broker.stop()
+    broker = Broker(settings)
+    broker.start()
+    broker.backups._schedule.turn()
+    assert list(archive.damage(newest(where))) == []
+    broker.stop()
+    assert restored(where, tmp_path / "new").messages == 1
+
+
 def test_what_fails_is_tried_again__and_does_not_end_the_schedule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
