@@ -18,6 +18,7 @@ from dejaqueue.broker.history.history import History
 from dejaqueue.broker.history.recorder import Recorder
 from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.letters.dead_letters import DeadLetters
+from dejaqueue.broker.pace_chore import PaceChore
 from dejaqueue.broker.partition.partition import Duties
 from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
@@ -71,8 +72,9 @@ class Roster:
                     ForecastChore(forecast),
                     recorder,
                     DeadLetters(self.carrier),
+                    PaceChore(),
                 ),
-                lambda: (DeadLetters(self.carrier),),
+                lambda: (DeadLetters(self.carrier), PaceChore()),
             )
 
         return duties_of

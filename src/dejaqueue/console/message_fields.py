@@ -81,7 +81,7 @@ def _payload_texts(content: Mapping[str, Any]) -> dict[str, str]:
     text: str | None = content.get("payload")
     coded: str | None = content.get("payload_base64")
     if text is not None and not _is_clean(text):  # a browser would change it
-        text, coded = None, base64.b64encode(text.encode()).decode()
+        coded, text = base64.b64encode(text.encode()).decode(), None
     if len(text or coded or "") > TEXT_CHARS_MAX:
         text = coded = None
     return {"payload": text or "", "payload_base64": coded or ""}

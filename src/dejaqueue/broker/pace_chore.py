@@ -1,0 +1,28 @@
+"""The chore that notes how fast a partition is: in each step, and of its own accord never.
+
+Room: broker. On the partition's worker.
+Holds: it wants no step, changes nothing, and reads two numbers of the engine.
+See: pace.py.
+"""
+
+from __future__ import annotations
+
+from dejaqueue.broker.shard.chore import Chore
+from dejaqueue.broker.shard.core import PartitionCore
+
+
+class PaceChore(Chore):
+    """A partition's part in the pace of its topic."""
+
+    def loaded(self, core: PartitionCore) -> None:
+        """The partition was read: begin."""
+        core.counting.pace.begin(core.engine.counts, core.now_ms())
+
+    def step(self, core: PartitionCore) -> None:
+        """Note that it begins: what it delivers is later than what was noted before."""
+        core.counting.pace.turn(core.now_ms())
+
+    def after_append(self, core: PartitionCore, *, is_idle: bool) -> bool:
+        """Note what the step did."""
+        core.counting.pace.note(core.engine.counts, core.now_ms())
+        return False
