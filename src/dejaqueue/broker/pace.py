@@ -131,7 +131,7 @@ def nothing() -> dict[str, Any]:
 
 
 class PartitionPace:
-    """What one partition did since it was told of last; on its worker.
+    """What one partition did since that was told last; on its worker.
 
     Args:
         topic: where it is told.
@@ -149,17 +149,18 @@ class PartitionPace:
         self._seen = self._told = counts.enqueued, counts.acked
         self._topic.begin(now_ms)
 
-    def turn(self, now_ms: int) -> None:
-        """A step begins. Cost: below half a microsecond, but for one step in ten seconds."""
+    def note(self, counts: Counts, now_ms: int) -> None:
+        """What a step applied is about to be appended. Cost: below a microsecond, but for one step
+        in ten seconds.
+
+        Args:
+            now_ms: the time of the engine's last command: nothing changes its counts without one.
+        """
         slot = now_ms // SLOT_MS
         if slot != self._slot:
             self.tell()
             self._slot = slot
             self._topic.turn(slot)
-
-    def note(self, counts: Counts, now_ms: int) -> None:
-        """A step ends. Cost: as of its beginning."""
-        self.turn(now_ms)
         self._seen = counts.enqueued, counts.acked
 
     def tell(self) -> None:

@@ -18,11 +18,7 @@ class PaceChore(Chore):
         """The partition was read: begin."""
         core.counting.pace.begin(core.engine.counts, core.now_ms())
 
-    def step(self, core: PartitionCore) -> None:
-        """Note that it begins: what it delivers is later than what was noted before."""
-        core.counting.pace.turn(core.now_ms())
-
-    def after_append(self, core: PartitionCore, *, is_idle: bool) -> bool:
-        """Note what the step did."""
-        core.counting.pace.note(core.engine.counts, core.now_ms())
-        return False
+    def before_append(self, core: PartitionCore) -> None:
+        """Note what the step did; what it delivers is not counted before it is durable."""
+        engine = core.engine
+        core.counting.pace.note(engine.counts, engine.now_ms)
