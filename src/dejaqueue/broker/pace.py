@@ -3,7 +3,7 @@
 Room: broker. Counted on workers, a step at a time, never a message at a time; read by any thread.
 Holds: nothing wakes a worker for it; what a step did is counted in the ten seconds of that step,
 however long nothing happened before; a topic of which nothing was read costs nothing.
-See: pace_chore.py, which notes it; calls/stats.py, which shows it;
+See: shard/pace_chore.py, which notes it; calls/stats.py, which shows it;
 docs/adr/0054-brokers-keep-how-fast-topics-are.md.
 """
 

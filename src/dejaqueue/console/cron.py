@@ -90,7 +90,7 @@ def entry_of(form: dict[str, str], before: dict[str, Any]) -> dict[str, Any]:
 
     >>> before = {"cron": "0 9 * * *", "zone": "UTC", "tags": ["a, b"], "next_ms": 7}
     >>> entry_of({"cron": "0 8 * * *", "zone": "UTC"}, before)
-    {'cron': '0 8 * * *', 'zone': 'UTC', 'tags': ['a, b']}
+    {'zone': 'UTC', 'cron': '0 8 * * *', 'tags': ['a, b']}
 
     Raises:
         ApiError: a field is of another type.

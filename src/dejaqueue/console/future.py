@@ -32,6 +32,8 @@ SPANS = {
     "year": 366 * 86_400_000,
 }
 SAMPLES_MAX = 5
+_SELECTED = ("in", "due_from", "due_to", "group", "tags_any")
+"""Of the address: the stretch that is selected, and in which topic."""
 
 
 async def show_future(visit: Visit) -> Response:
@@ -40,6 +42,7 @@ async def show_future(visit: Visit) -> Response:
     seen = sorted(name for name in settings if visit.session.may_look(name))
     chosen = await _chosen(visit, settings)
     from_ms, to_ms = _stretch(visit)
+    selected = {name: visit.fields[name] for name in _SELECTED if name in visit.fields}
     values = {
         "topics": seen,
         "chosen": chosen,
@@ -47,6 +50,7 @@ async def show_future(visit: Visit) -> Response:
         "to_ms": to_ms,
         "spans": SPANS,
         "is_fixed": "from" in visit.fields,
+        "selected": selected,
         "colour_count": TOPICS_MAX,
     }
     return visit.page("future", values)

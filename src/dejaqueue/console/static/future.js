@@ -11,6 +11,15 @@
     for (const topic of chosen()) query.append("topic", topic);
     return query;
   };
+  // What is selected is in the address, too, so that it can be copied.
+  const form = document.getElementById("select");
+  let isSelected = Boolean(form?.dataset.selected);
+  const keepAddress = () => {
+    const query = address();
+    if (isSelected) for (const [name, value] of new FormData(form)) if (value) query.append(name === "topic" ? "in" : name, value);
+    history.replaceState(null, "", `/console/future?${query}`);
+  };
+  form?.addEventListener("htmx:afterRequest", (told) => { if (told.detail.successful) { isSelected = true; keepAddress(); } });
   const fast = (rate) => rate.toLocaleString("en", { maximumSignificantDigits: 3 });
   const lasting = (ms) => ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : ms < 3_600_000 ? `${(ms / 60_000).toFixed(1)} min` : `${(ms / 3_600_000).toFixed(1)} h`;
   const load = async () => {
@@ -73,7 +82,7 @@
       row.append(mark, ` ${one.topic}: ${one.counts.reduce((sum, value) => sum + value, 0).toLocaleString("en")}`);
       return row;
     }));
-    history.replaceState(null, "", `/console/future?${address()}`);
+    keepAddress();
   };
   let timer = 0;
   const zoom = (turned) => {
@@ -86,7 +95,6 @@
     timer = setTimeout(load, 60);
   };
   const select = (from, to) => {
-    const form = document.getElementById("select");
     form.elements.due_from.value = new Date(from).toISOString();
     form.elements.due_to.value = new Date(to).toISOString();
     if (shown.series.length === 1) form.elements.topic.value = shown.series[0].topic;

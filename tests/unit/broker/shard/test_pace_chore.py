@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dejaqueue import Client
-from dejaqueue.broker.pace_chore import PaceChore
 from dejaqueue.broker.shard.chore import Chore
+from dejaqueue.broker.shard.pace_chore import PaceChore
 from tests.integration.access_fixture import running
 
 

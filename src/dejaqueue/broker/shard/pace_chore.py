@@ -2,7 +2,7 @@
 
 Room: broker. On the partition's worker.
 Holds: it wants no step, changes nothing, and reads two numbers of the engine.
-See: pace.py.
+See: broker/pace.py.
 """
 
 from __future__ import annotations
