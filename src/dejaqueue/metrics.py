@@ -51,6 +51,22 @@ class HistogramCounts:
         """Values counted."""
         return int(self.counts.sum())
 
+    def quantile(self, part: float) -> int:
+        """The upper end of the bucket in which this part of the values ends; of what is beyond
+        all bounds, the last one. -1 = there are no values.
+
+        >>> late = Histogram((10, 100))
+        >>> late.add(5, 98)
+        >>> late.add(50, 2)
+        >>> late.read().quantile(0.5), late.read().quantile(0.99)
+        (10, 100)
+        """
+        total = self.count
+        if total <= 0:
+            return -1
+        at = int(np.searchsorted(np.cumsum(self.counts), math.ceil(total * part), "left"))
+        return self.bounds[min(at, len(self.bounds) - 1)]
+
     def __add__(self, other: HistogramCounts) -> HistogramCounts:
         return HistogramCounts(self.bounds, self.counts + other.counts, self.sum + other.sum)
 

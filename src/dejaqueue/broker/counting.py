@@ -18,6 +18,7 @@ from operator import attrgetter
 import numpy as np
 
 from dejaqueue import limits
+from dejaqueue.broker.pace import Pace, PartitionPace
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Leased
@@ -77,6 +78,7 @@ class TopicCounts:
         history_recorded: changes that are in a finished file of history.
         history_missed: changes that history does not have; 1 where it is not known how many.
         cut_bytes: of appends that were not finished, cut off when a partition was read.
+        pace: how fast it was in the last hour.
     """
 
     def __init__(self) -> None:
@@ -93,6 +95,7 @@ class TopicCounts:
         self.history_recorded = Counter()
         self.history_missed = Counter()
         self.cut_bytes = Counter()
+        self.pace = Pace(self.lateness)
 
     def counted(self, op: str, rows: int, reply_to: ReplyTo) -> ReplyTo:
         """`reply_to`, which counts the rows that were refused before it answers."""
@@ -144,6 +147,7 @@ class PartitionCounts:
         self._in_due_order = in_due_order
         self.topic = TopicCounts() if topic is None else topic
         self.arrivals = Arrivals()
+        self.pace = PartitionPace(self.topic.pace)
         self._base: tuple[int, ...] | None = None
         self._engine: Engine | None = None
         self._journal: Journal | None = None

@@ -20,6 +20,7 @@ from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.letters.dead_letters import DeadLetters
 from dejaqueue.broker.partition.partition import Duties
 from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
+from dejaqueue.broker.shard.pace_chore import PaceChore
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.staging import StagedWatch
@@ -71,8 +72,9 @@ class Roster:
                     ForecastChore(forecast),
                     recorder,
                     DeadLetters(self.carrier),
+                    PaceChore(),
                 ),
-                lambda: (DeadLetters(self.carrier),),
+                lambda: (DeadLetters(self.carrier), PaceChore()),
             )
 
         return duties_of

@@ -24,7 +24,7 @@ from dejaqueue.cli.times import Span
 from dejaqueue.cli.top_view import ORDERS, Frame, TopicLine, draw
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
 from dejaqueue.console import problems
-from dejaqueue.console.rows import row_of
+from dejaqueue.console.rows import Pace, pace_of, row_of
 from dejaqueue.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -82,30 +82,33 @@ class Looks:
                          said=f"the broker does not answer: {error}")  # fmt: skip
         self._number += 1
         rows = {name: row_of(numbers) for name, numbers in stats["topics"].items()}
-        lines = [self._line(name, row, at_ms) for name, row in rows.items()]
+        paces = {name: pace_of(numbers) for name, numbers in stats["topics"].items()}
+        lines = [self._line(name, row, at_ms, paces[name]) for name, row in rows.items()]
         self._before = at_ms, rows
         self._lines = {name: line for name, line in self._lines.items() if name in rows}
         found = [
             one
             for name, row in rows.items()
-            for one in problems.of_topic(name, row, self._settings.get(name, {}), at_ms)
-        ]
+            for one in problems.of_topic(name, row, self._settings.get(name, {}), at_ms,
+                                         paces[name])
+        ]  # fmt: skip
         self._newest = Frame(self._url, at_ms, lines, problems.in_order(found),
                              tuple(stats["silent"]), order, stats["uptime_ms"])  # fmt: skip
         return self._newest
 
-    def _line(self, name: str, row: dict[str, int], at_ms: int) -> TopicLine:
+    def _line(self, name: str, row: dict[str, int], at_ms: int, pace: Pace) -> TopicLine:
+        """Of the first look, the rates are those that the broker kept."""
         before_ms, rows = self._before
         was, far_ms = rows.get(name), at_ms - before_ms
-        rates = {"enqueued": 0.0, "acked": 0.0}
+        rates = {"enqueued": pace.rate_in, "acked": pace.rate_out}
         if was is not None and far_ms > 0:
             rates = {key: max(0, row[key] - was[key]) * 1_000 / far_ms for key in rates}
-        line = self._lines.setdefault(name, deque(maxlen=KEPT))
+        line = self._lines.setdefault(name, deque(pace.line_out, maxlen=KEPT))
         line.append(rates["acked"])
         settings = self._settings.get(name, {})
         return TopicLine(
             name, row, str(settings.get("kind", "")), bool(settings.get("paused")),
-            rates["enqueued"], rates["acked"], tuple(line),
+            rates["enqueued"], rates["acked"], tuple(line), pace.late_us,
         )  # fmt: skip
 
 
@@ -117,7 +120,8 @@ def _print_looks(looks: Looks, interval_ms: int, count: int | None) -> None:
             raise Unavailable(frame.said)
         for one in frame.lines:
             rates = {"enqueued_per_second": one.rate_in, "acked_per_second": one.rate_out}
-            print_json({"at_ms": frame.at_ms, "topic": one.name} | dict(one.row) | rates)
+            late = {"lateness_p99_us": one.late_us}
+            print_json({"at_ms": frame.at_ms, "topic": one.name} | dict(one.row) | rates | late)
         sys.stdout.flush()
         number += 1
         if number == count:

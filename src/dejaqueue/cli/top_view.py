@@ -36,6 +36,7 @@ class TopicLine:
         paused: it hands out nothing.
         rate_in, rate_out: messages a second, lately.
         line: rates of acks of the last looks, the oldest first.
+        late_us: 99 of 100 of the last five minutes were at most so late; -1 = there were none.
     """
 
     name: str
@@ -45,6 +46,7 @@ class TopicLine:
     rate_in: float = 0.0
     rate_out: float = 0.0
     line: Sequence[float] = ()
+    late_us: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def _table(lines: Sequence[TopicLine], at_ms: int, columns: int) -> RenderableTy
     table.add_column("cons" if not is_wide else "consumers", justify="right", no_wrap=True)
     if is_wide:
         table.add_column("credit", justify="right", no_wrap=True, min_width=7)
+        table.add_column("late, p99", justify="right", no_wrap=True, min_width=9)
         table.add_column("kind", no_wrap=True, min_width=8)
         table.add_column("out, lately", no_wrap=True, min_width=_LINE_COLUMNS)
     number, length = words.count if is_wide else short_count, short_length
@@ -205,7 +208,7 @@ def _table(lines: Sequence[TopicLine], at_ms: int, columns: int) -> RenderableTy
         ]  # fmt: skip
         if is_wide:
             cells += [
-                Text(number(row["credit"])), Text(one.kind, "dim"),
+                Text(number(row["credit"])), Text(words.late(one.late_us)), Text(one.kind, "dim"),
                 Text(spark(one.line, _LINE_COLUMNS), "blue"),
             ]  # fmt: skip
         table.add_row(*cells)

@@ -45,7 +45,9 @@ class _Figures(Mapping[str, Any]):
 
 
 def _plain(value: Any) -> Any:
-    return [one.to_dict() for one in value] if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    return [one.to_dict() if isinstance(one, _Figures) else one for one in value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +165,24 @@ class TopicStats(_Counts):
 
     Attributes:
         topic: its name.
+        enqueued_per_s, acked_per_s: how many came in, and were acked, a second, over the last
+            twenty to thirty seconds, or since the topic is served.
+        acked_per_s_most: in the best ten seconds of the last hour.
+        enqueued_10s, acked_10s: how many in each ten seconds of the last five minutes, the oldest
+            first; less, if it is not served for so long.
+        lateness_p99_us: 99 of 100 deliveries of the last five minutes were pushed at most so
+            late; microseconds, the upper end of a bucket of its histogram; -1 = there were none.
         consumers: which it has now.
         partitions: by their numbers.
     """
 
     topic: str = ""
+    enqueued_per_s: float = 0.0
+    acked_per_s: float = 0.0
+    acked_per_s_most: float = 0.0
+    enqueued_10s: tuple[int, ...] = ()
+    acked_10s: tuple[int, ...] = ()
+    lateness_p99_us: int = -1
     consumers: tuple[ConsumerStats, ...] = ()
     partitions: tuple[PartitionStats, ...] = field(default=(), repr=False)
 
@@ -181,6 +196,8 @@ class TopicStats(_Counts):
         inner: dict[str, Any] = {
             "consumers": tuple(map(ConsumerStats.from_answer, answer.get("consumers", ()))),
             "partitions": tuple(map(PartitionStats.from_answer, answer.get("partitions", ()))),
+            "enqueued_10s": tuple(answer.get("enqueued_10s", ())),
+            "acked_10s": tuple(answer.get("acked_10s", ())),
         }
         return super(TopicStats, cls).from_answer({**answer, **inner})
 

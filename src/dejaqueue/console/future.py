@@ -17,6 +17,7 @@ from dejaqueue.console import changes
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.overview import numbers_of, topics_of
 from dejaqueue.console.pages import HEADERS, redirect
+from dejaqueue.console.rows import pace_of
 from dejaqueue.console.visit import Visit
 
 TOPICS_MAX = 8
@@ -31,6 +32,8 @@ SPANS = {
     "year": 366 * 86_400_000,
 }
 SAMPLES_MAX = 5
+_SELECTED = ("in", "due_from", "due_to", "group", "tags_any")
+"""Of the address: the stretch that is selected, and in which topic."""
 
 
 async def show_future(visit: Visit) -> Response:
@@ -39,6 +42,7 @@ async def show_future(visit: Visit) -> Response:
     seen = sorted(name for name in settings if visit.session.may_look(name))
     chosen = await _chosen(visit, settings)
     from_ms, to_ms = _stretch(visit)
+    selected = {name: visit.fields[name] for name in _SELECTED if name in visit.fields}
     values = {
         "topics": seen,
         "chosen": chosen,
@@ -46,13 +50,15 @@ async def show_future(visit: Visit) -> Response:
         "to_ms": to_ms,
         "spans": SPANS,
         "is_fixed": "from" in visit.fields,
+        "selected": selected,
         "colour_count": TOPICS_MAX,
     }
     return visit.page("future", values)
 
 
 async def future_counts(visit: Visit) -> Response:
-    """JSON for the chart: counts of each bucket and topic, and what consumers lately managed."""
+    """JSON for the chart: counts of each bucket and topic, what consumers managed at most in ten
+    seconds of the last hour, and what is late if that is what they can do."""
     from_ms, to_ms = _stretch(visit)
     bucket_ms = max(1, -(-(to_ms - from_ms) // BUCKETS))
     series = []
@@ -61,10 +67,11 @@ async def future_counts(visit: Visit) -> Response:
             topic_path(topic, "histogram"), due_from=from_ms, due_to=to_ms, bucket_ms=bucket_ms,
             exact=False,
         )  # fmt: skip
-        capacity = visit.samples.recent_rate(topic, "acked")
+        capacity = pace_of(await visit.api.get(topic_path(topic, "stats"))).rate_most
+        late = _late(answer["counts"], from_ms, bucket_ms, capacity)
         series.append(
             {"topic": topic, "counts": answer["counts"], "error_max": answer["error_max"],
-             "per_second": capacity, "late_ms": _late_ms(answer["counts"], bucket_ms, capacity)}
+             "per_second": capacity} | late
         )  # fmt: skip
     values = {"now": visit.now_ms, "from": from_ms, "bucket_ms": bucket_ms, "series": series}
     return JSONResponse(values, headers=HEADERS)
@@ -156,17 +163,25 @@ async def _chosen(visit: Visit, settings: dict[str, Any]) -> list[str]:
     return [name for name in busy if sample.topics[name]["scheduled"]][:TOPICS_MAX]
 
 
-def _late_ms(counts: list[int], bucket_ms: int, per_second: float) -> int:
-    """By how much the last message of the worst bucket will be late at this rate; 0 = by nothing,
-    or the rate is not known.
+def _late(counts: list[int], from_ms: int, bucket_ms: int, per_second: float) -> dict[str, int]:
+    """What is late at this rate: how many messages, by how much the last of the worst bucket, and
+    from when on. All 0 = nothing is, or the rate is not known.
 
-    >>> _late_ms([100, 0, 0], 1_000, 50.0), _late_ms([10, 10], 1_000, 50.0), _late_ms([5], 10, 0)
-    (1000, 0, 0)
+    >>> _late([0, 100, 0, 0], 5_000, 1_000, 50.0)
+    {'late_count': 50, 'late_ms': 1000, 'late_from_ms': 6000}
+    >>> _late([10, 10], 0, 1_000, 50.0)["late_ms"], _late([5], 0, 10, 0)["late_ms"]
+    (0, 0)
     """
+    late = {"late_count": 0, "late_ms": 0, "late_from_ms": 0}
     if not per_second:
-        return 0
-    waiting, worst_ms = 0.0, 0.0
-    for count in counts:
-        waiting = max(0.0, waiting + count - per_second * bucket_ms / 1_000)
-        worst_ms = max(worst_ms, waiting / per_second * 1_000)
-    return int(worst_ms)
+        return late
+    can, waiting = per_second * bucket_ms / 1_000, 0.0
+    for index, count in enumerate(counts):
+        # Those before are first: of these so many go out in time.
+        in_time = min(count, max(0.0, can - waiting))
+        waiting = max(0.0, waiting + count - can)
+        if count > in_time:
+            late["late_count"] += round(count - in_time)
+            late["late_from_ms"] = late["late_from_ms"] or from_ms + index * bucket_ms
+        late["late_ms"] = max(late["late_ms"], int(waiting / per_second * 1_000))
+    return late

@@ -2,8 +2,9 @@
 
 Room: console.
 Holds: a page is one peek; payloads are shown up to PAYLOAD_CHARS_MAX, and not at all to whoever the
-API does not show them to.
-See: reasons.py; docs/guides/browsing.md.
+API does not show them to; a copy of a message is made from what the API says of it, not from what
+a browser made of that.
+See: message_fields.py; reasons.py; docs/guides/browsing.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from dejaqueue import limits
+from dejaqueue.console import message_fields
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.changes import where_of
 from dejaqueue.console.pages import redirect
@@ -83,33 +85,34 @@ async def show_message(visit: Visit) -> Response:
 
 async def show_form(visit: Visit) -> Response:
     """The form to send a message; with `like`, filled from one that is there."""
-    topic = visit.name("topic")
-    like: dict[str, Any] = {}
-    if visit.fields.get("like"):
-        like = await visit.api.get(topic_path(topic, "messages", visit.fields["like"]))
+    topic, like = visit.name("topic"), visit.fields.get("like", "")
+    before: dict[str, Any] = {}
+    if like:
+        before = await visit.api.get(topic_path(topic, "messages", like))
     settings = await visit.api.get(topic_path(topic))
-    values = {"topic": topic, "link": quote(topic, safe=""), "like": like, "settings": settings}
+    values = {
+        "topic": topic,
+        "link": quote(topic, safe=""),
+        "like": like,
+        # Of a key there is one live message: a copy has none, unless one is typed.
+        "texts": message_fields.shown(before) | {"key": ""},
+        "payload_size": message_fields.payload_bytes(before) if like else 0,
+        "settings": settings,
+    }
     return visit.page("send", values)
 
 
 async def send_message(visit: Visit) -> Response:
-    """Send what the form has, and show it."""
+    """Send what the form has, and show it; with `like`, what was not touched as it is there."""
     topic, form = visit.name("topic"), visit.form
-    body: dict[str, Any] = {"payload": form.get("payload", "")}
-    for name in ("key", "group"):
-        if form.get(name):
-            body[name] = form[name]
+    before: dict[str, Any] = {}
+    if form.get("like"):
+        before = await visit.api.get(topic_path(topic, "messages", form["like"]))
+    body = message_fields.content_of(form, before)
     if form.get("due"):
         body["due"] = form["due"]
     elif form.get("delay"):
         body["delay_ms"] = visit.whole("delay") * visit.whole("unit", 1_000)
-    if form.get("priority"):
-        body["priority"] = visit.whole("priority")
-    if form.get("tags"):
-        body["tags"] = [tag.strip() for tag in form["tags"].split(",") if tag.strip()]
-    headers = [line.partition(":") for line in form.get("headers", "").splitlines() if line.strip()]
-    if headers:
-        body["headers"] = {name.strip(): value.strip() for name, _, value in headers}
     made = await visit.api.post(topic_path(topic, "messages"), body)
     if not visit.session.may_look(topic):
         return redirect(f"/console/topics/{quote(topic, safe='')}")

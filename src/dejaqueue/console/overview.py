@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from dejaqueue.console import problems
 from dejaqueue.console.api import ApiError, topic_path
-from dejaqueue.console.rows import row_of
-from dejaqueue.console.samples import Sample
+from dejaqueue.console.rows import Pace
+from dejaqueue.console.samples import Sample, sample_of
 from dejaqueue.console.visit import Visit
 from dejaqueue.console.watches import Live, Part
 
@@ -34,12 +34,14 @@ async def look(visit: Visit) -> Live:
     settings = await topics_of(visit)
     sample = await numbers_of(visit, settings)
     found = problems.of_broker(await _readiness(visit))
+    found += problems.of_cluster(sample.nodes, sample.silent)
     rows = []
     wanted = visit.fields.get("q", "").lower()
     for name, numbers in sample.topics.items():
-        found += problems.of_topic(name, numbers, settings.get(name, {}), sample.at_ms)
+        pace, setting = sample.paces[name], settings.get(name, {})
+        found += problems.of_topic(name, numbers, setting, sample.at_ms, pace)
         if wanted in name.lower():
-            rows.append(_shown(visit, name, numbers, settings.get(name, {}), sample.at_ms))
+            rows.append(_shown(name, numbers, setting, sample.at_ms, pace))
     rows.sort(key=lambda row: (-row["ready"] - row["leased"], -row["scheduled"], row["name"]))
     shown = sorted(rows[:ROWS_MAX], key=lambda row: str(row["name"]))
     others = [
@@ -69,13 +71,13 @@ async def numbers_of(visit: Visit, settings: dict[str, Any]) -> Sample:
     """The numbers of every topic that the viewer may look at."""
     if visit.session.may_look(""):
         return await visit.samples.newest(visit.api)
-    rows: dict[str, dict[str, int]] = {}
+    told: dict[str, Any] = {}
     for name in [name for name in settings if visit.session.may_look(name)][:_ALONE_MAX]:
         try:
-            rows[name] = row_of(await visit.api.get(topic_path(name, "stats")))
+            told[name] = await visit.api.get(topic_path(name, "stats"))
         except ApiError:
             continue  # it was deleted just now
-    return Sample(visit.now_ms, rows)
+    return sample_of(visit.now_ms, told)
 
 
 async def _readiness(visit: Visit) -> dict[str, Any]:
@@ -87,23 +89,14 @@ async def _readiness(visit: Visit) -> dict[str, Any]:
 
 
 def _shown(
-    visit: Visit, name: str, numbers: dict[str, int], settings: dict[str, Any], at_ms: int
+    name: str, numbers: dict[str, int], settings: dict[str, Any], at_ms: int, pace: Pace
 ) -> dict[str, Any]:
-    samples = visit.samples
     overdue_ms = at_ms - numbers["next_due_ms"] if numbers["next_due_ms"] >= 0 else 0
     return {
         **{field: numbers[field] for field in _SHOWN},
         "name": name,
         "kind": settings.get("kind", ""),
         "paused": bool(settings.get("paused")),
-        "rate_in": samples.recent_rate(name, "enqueued"),
-        "rate_out": samples.recent_rate(name, "acked"),
-        "line_in": _line(samples.rates(name, "enqueued")),
-        "line_out": _line(samples.rates(name, "acked")),
+        "pace": pace,
         "late_ms": max(0, overdue_ms) if numbers["ready"] else 0,
     }
-
-
-def _line(rates: list[float]) -> list[float]:
-    """Nothing, where nothing happened: a longer line of zeros is no news."""
-    return rates if any(rates) else []

@@ -42,7 +42,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("count", "rate", "size", "absolute", "iso", "sparkline"):
+    for name in ("count", "rate", "size", "absolute", "iso", "sparkline", "late"):
         made.filters[name] = getattr(words, name)
     made.filters["length_ms"] = words.length
     made.globals["address"] = address

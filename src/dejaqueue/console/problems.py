@@ -7,16 +7,18 @@ See: docs/guides/monitoring.md, which has the alerts for the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue.console import words
+from dejaqueue.console.rows import Pace
 
 LATE_MS = 1_000
 """A topic whose next message is overdue by more has fallen behind."""
 AHEAD_MS = 100
 """A partition whose time is ahead of the clock by more waits for the clock."""
+_UNKNOWN = Pace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +54,58 @@ def of_broker(readiness: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
+def of_cluster(nodes: Iterable[Mapping[str, Any]], silent: Iterable[str]) -> list[Problem]:
+    """What is wrong with other brokers.
+
+    Args:
+        nodes: as the API tells of them; none: it is alone.
+        silent: those that did not answer in time.
+    """
+    found = [
+        Problem(
+            3, f"The broker {node} does not answer",
+            "The numbers of its topics are missing here: see whether it runs, and its network.",
+        )
+        for node in silent
+    ]  # fmt: skip
+    for node in nodes:
+        clock = node.get("clock") or {}
+        if clock.get("apart"):
+            found.append(Problem(
+                3, f"The clock of the broker {node['node']} is off: it takes no topics",
+                "Have it follow a time server; see the page of the cluster.",
+            ))  # fmt: skip
+        if node.get("short"):
+            found.append(Problem(
+                3, f"The disk of the broker {node['node']} is short: its producers wait",
+                "Make room on it, or give it more.",
+            ))  # fmt: skip
+    return found
+
+
 def of_topic(
-    name: str, row: Mapping[str, int], settings: Mapping[str, Any], now_ms: int
+    name: str,
+    row: Mapping[str, int],
+    settings: Mapping[str, Any],
+    now_ms: int,
+    pace: Pace = _UNKNOWN,
 ) -> list[Problem]:
     """What is wrong with a topic.
 
     Args:
         row: its numbers (samples.py).
         settings: as the API shows them; empty = not known.
+        pace: how fast it is.
     """
     ready, is_paused = row["ready"], bool(settings.get("paused"))
     overdue_ms = now_ms - row["next_due_ms"] if row["next_due_ms"] >= 0 else 0
     found: list[Problem] = []
     if name.endswith(".dead") and not row["consumers"]:
         if row["scheduled"]:
+            waits = f"{words.count(row['scheduled'])} dead letters wait"
+            more = f", and {words.rate(pace.rate_in * 60)} a minute come" if pace.rate_in else ""
             found.append(Problem(
-                1, f"{words.count(row['scheduled'])} dead letters wait",
+                2 if more else 1, waits + more,
                 "Look why they died; send them back, or throw them away.", name,
             ))  # fmt: skip
         return found

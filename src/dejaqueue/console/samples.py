@@ -1,29 +1,25 @@
-"""Samples: the numbers of all topics as the pages last saw them, and how they came to be so.
+"""Samples: the numbers of all topics as the pages last saw them.
 
 Room: console. On the event loop.
 Holds: however many pages are open, the broker is asked once in PERIOD_MS; while nobody looks, it is
 not asked at all; who may not look at the broker is told so by the API, not by what others saw.
-See: overview.py and topics.py, which show rates and sparklines from here.
+See: overview.py; rates come from the brokers, which keep them (rows.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from dejaqueue.console.api import Api
-from dejaqueue.console.rows import row_of
+from dejaqueue.console.api import Api, ApiError
+from dejaqueue.console.rows import Pace, pace_of, row_of
 
 PERIOD_MS = 2_000
 """A sample is good for so long."""
-KEPT = 90
-"""Rates of each total: three minutes, while somebody looks."""
-TOTALS = ("enqueued", "acked")
-"""Whose rates are kept."""
-_GAP_MS = 30_000
-"""Between samples that lie further apart nobody looked, and a line through them says nothing."""
+NODES_PERIOD_MS = 10_000
+"""What other brokers of the cluster say of themselves is asked less often: it names all topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +29,22 @@ class Sample:
     Attributes:
         at_ms: when.
         topics: by name, as rows.py has them.
+        paces: how fast each is, by name.
+        silent: nodes of the cluster that did not answer.
+        nodes: the brokers of the cluster, as the API tells of them; none of one that is alone.
     """
 
     at_ms: int
     topics: dict[str, dict[str, int]]
+    paces: dict[str, Pace] = field(default_factory=dict)
+    silent: tuple[str, ...] = ()
+    nodes: tuple[dict[str, Any], ...] = ()
+
+
+def sample_of(at_ms: int, topics: dict[str, Any]) -> Sample:
+    """The sample of topics' stats, by name."""
+    rows = {name: row_of(stats) for name, stats in topics.items()}
+    return Sample(at_ms, rows, {name: pace_of(stats) for name, stats in topics.items()})
 
 
 class Samples:
@@ -49,7 +57,8 @@ class Samples:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self._newest: Sample | None = None
-        self._rates: dict[tuple[str, str], deque[float]] = {}
+        self._nodes: tuple[dict[str, Any], ...] = ()
+        self._nodes_at_ms: int | None = None
         self._lock = asyncio.Lock()
 
     async def newest(self, api: Api) -> Sample:
@@ -59,32 +68,20 @@ class Samples:
             if self._newest is not None and 0 <= now_ms - self._newest.at_ms < PERIOD_MS:
                 return self._newest
             stats = await api.get("/v1/stats")
-            sample = Sample(now_ms, {n: row_of(r) for n, r in stats["topics"].items()})
-            if self._newest is not None and 0 < now_ms - self._newest.at_ms < _GAP_MS:
-                self._grow(self._newest, sample)
-            else:
-                self._rates.clear()
-            self._newest = sample
-            return sample
+            if "silent" in stats:  # what a cluster says, and a broker that is alone does not
+                await self._learn_nodes(api, now_ms)
+            self._newest = replace(
+                sample_of(now_ms, stats["topics"]),
+                silent=tuple(stats.get("silent", ())),
+                nodes=self._nodes,
+            )
+            return self._newest
 
-    def rates(self, topic: str, name: str) -> list[float]:
-        """How fast a total grew between samples, a second; the oldest first."""
-        return list(self._rates.get((topic, name), ()))
-
-    def recent_rate(self, topic: str, name: str) -> float:
-        """The same over the last few samples together."""
-        rates = self.rates(topic, name)[-5:]
-        return sum(rates) / len(rates) if rates else 0.0
-
-    def _grow(self, before: Sample, after: Sample) -> None:
-        """Keep how fast totals grew; topics that are gone are forgotten."""
-        far_ms = after.at_ms - before.at_ms
-        rates: dict[tuple[str, str], deque[float]] = {}
-        for topic, now in after.topics.items():
-            was = before.topics.get(topic)
-            for name in TOTALS:
-                grown = 0 if was is None else max(0, now[name] - was[name])
-                line = self._rates.get((topic, name)) or deque(maxlen=KEPT)
-                line.append(grown * 1_000 / far_ms)
-                rates[topic, name] = line
-        self._rates = rates
+    async def _learn_nodes(self, api: Api, now_ms: int) -> None:
+        if self._nodes_at_ms is not None and 0 <= now_ms - self._nodes_at_ms < NODES_PERIOD_MS:
+            return
+        self._nodes_at_ms = now_ms
+        try:
+            self._nodes = tuple((await api.get("/v1/cluster"))["nodes"])
+        except ApiError:
+            self._nodes = ()

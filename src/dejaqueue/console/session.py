@@ -69,6 +69,20 @@ class Session:
         """True if they may see numbers and messages of a topic; "" = of the broker."""
         return self.may("observe", topic) or self.may("manage", topic)
 
+    def may_browse(self, topic: str) -> bool:
+        """True if they may see messages of a topic, if only their own."""
+        return self.principal is not None and any(
+            self.principal.may(role, topic, own=True) for role in (Role.OBSERVE, Role.MANAGE)
+        )
+
+    @property
+    def may_look_anywhere(self) -> bool:
+        """True if there may be a topic whose numbers they may see."""
+        roles = (Role.OBSERVE, Role.MANAGE, Role.ADMIN)
+        return self.principal is not None and any(
+            grant.role in roles and not grant.denies for grant in self.principal.grants
+        )
+
     @property
     def name(self) -> str:
         """As the audit log calls them."""

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from dejaqueue.console import problems, setting_fields
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.pages import redirect
-from dejaqueue.console.rows import row_of
+from dejaqueue.console.rows import pace_of, row_of
 from dejaqueue.console.visit import Visit
 from dejaqueue.console.watches import Live, Part
 from dejaqueue.model import topic_texts
@@ -81,7 +81,7 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
     now_ms = visit.now_ms
     from_ms = now_ms - now_ms % _BUCKET_MS  # so that bars stay the same within a minute
     stats = await visit.api.get(topic_path(name, "stats"))
-    numbers = row_of(stats)
+    numbers, pace = row_of(stats), pace_of(stats)
     counts = await visit.api.get(
         topic_path(name, "histogram"), due_from=from_ms, due_to=from_ms + _SPAN_MS,
         bucket_ms=_BUCKET_MS, exact=False,
@@ -90,11 +90,7 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
     if settings["kind"] == "fair":
         found = await visit.api.get(topic_path(name, "counts"), by="group", limit=20)
         groups = found["rows"]
-    found = problems.in_order(problems.of_topic(name, numbers, settings, now_ms))
-    rates = {
-        "rate_in": visit.samples.recent_rate(name, "enqueued"),
-        "rate_out": visit.samples.recent_rate(name, "acked"),
-    }
+    found = problems.in_order(problems.of_topic(name, numbers, settings, now_ms, pace))
     partitions = [
         {key: one[key] for key in _PARTITION_FIELDS} for one in stats["partitions"][:PARTITIONS_MAX]
     ]
@@ -103,7 +99,7 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
     return Live(
         {
             "problems": Part("topic_problems", {"problems": found}),
-            "numbers": Part("topic_numbers", {"numbers": numbers, **rates}),
+            "numbers": Part("topic_numbers", {"numbers": numbers, "pace": pace}),
             "bars": Part("topic_bars", {"bars": bars}),
             "groups": Part("topic_groups", {"groups": groups, "weights": settings["weights"]}),
             "consumers": Part("topic_consumers", {"topic": name, "consumers": stats["consumers"]}),

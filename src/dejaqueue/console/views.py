@@ -44,6 +44,7 @@ VIEWS: list[tuple[str, str, View]] = [
     ("GET", f"{_TOPIC}/cron", cron.show_entries),
     ("POST", f"{_TOPIC}/cron", cron.put_entry),
     ("POST", f"{_TOPIC}/cron/{{name}}", cron.change_entry),
+    ("POST", f"{_TOPIC}/firings", cron.try_entry),
     ("GET", "/future", future.show_future),
     ("GET", "/future/counts", future.future_counts),
     ("GET", "/future/selection", future.show_selection),

@@ -75,6 +75,17 @@ def length(length_ms: int) -> str:
     return " ".join(parts)
 
 
+def late(late_us: int) -> str:
+    """How late deliveries are: at most the upper end of a bucket; - = there were none.
+
+    >>> late(-1), late(500), late(2_000), late(5_000_000)
+    ('-', '≤ 500 µs', '≤ 2 ms', '≤ 5 s')
+    """
+    if late_us < 0:
+        return "-"
+    return f"≤ {late_us} µs" if late_us < 1_000 else f"≤ {length(late_us // 1_000)}"
+
+
 def relative(instant_ms: int, now_ms: int) -> str:
     """How far an instant is from now.
 

@@ -82,5 +82,35 @@ def send(browser: Browser, topic: str, *messages: dict[str, Any]) -> list[str]:
     return ids
 
 
+def fields_of(page: str) -> dict[str, str]:
+    """What a browser would send of the last form of a page: of a textarea an empty first line is
+    gone, and line ends are CRLF."""
+    form = _main_form(page)
+    fields = {}
+    for tag, inside in re.findall(r"<(input|textarea|select) ([^>]*)>", form):
+        named = re.search(r'name="([^"]*)"', inside)
+        if named is None:
+            continue
+        name = named[1]
+        if tag == "input":
+            found = re.search(r'value="([^"]*)"', inside)
+        elif tag == "textarea":
+            found = re.search(rf'<textarea name="{name}"[^>]*>\n?(.*?)</textarea>', form, re.S)
+        else:
+            chosen = re.search(rf'<select name="{name}".*?</select>', form, re.S)
+            assert chosen is not None
+            found = re.search(r'value="([^"]*)" selected', chosen[0])
+        text = found[1] if found else ""
+        fields[name] = text.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
+    fields.pop("csrf", None)
+    return fields
+
+
+def _main_form(page: str) -> str:
+    """The last form of a page that is not the one which closes the list of keys."""
+    forms: list[str] = re.findall(r"<form.*?</form>", page, re.S)
+    return next(form for form in reversed(forms) if 'method="dialog"' not in form)
+
+
 PROGRAM = {"user-agent": "a program"}
-__all__ = ["PROGRAM", "Browser", "send"]
+__all__ = ["PROGRAM", "Browser", "fields_of", "send"]

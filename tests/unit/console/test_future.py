@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from dejaqueue import Client
+from dejaqueue.model import Topic
 from tests.integration.access_fixture import Site, give_keys, running
 from tests.unit.console.conftest import Browser, send
 
@@ -106,3 +108,40 @@ def _check_observer(site: Site) -> None:
     assert "takes the role" in page
     browser.post("/future/change", 403, verb="cancel", topic="mine", shown=1)
     browser.http.close()
+
+
+def test_what_consumers_can_do_is_known_at_the_first_look__to_a_viewer_of_one_topic_too() -> None:
+    with running() as site:
+        browser = Browser(site.http_url)
+        browser.post("/topics", name="mine")
+        site.broker.create_topic(Topic("idle"))
+        with Client(f"dejaq://127.0.0.1:{site.flight.port}") as client:
+            with client.producer("mine") as producer:
+                for number in range(50):
+                    producer.send(str(number))
+            with client.consume("mine") as consumer:
+                for _ in range(50):
+                    next(iter(consumer)).ack()
+        at_ms = 1_900_000_000_000
+        rows = [{"payload": "x", "due": at_ms + 60_000, "key": f"k{n}"} for n in range(10_000)]
+        for topic in ("mine", "idle"):
+            sent = browser.http.post(f"/v1/topics/{topic}/messages", json={"messages": rows})
+            assert sent.is_success
+        give_keys(site)
+        stretch = f"from={at_ms}&to={at_ms + 240_000}"
+        browser.log_in(site.keys["observe mine"])
+        path = f"/console/future/counts?topic=mine&{stretch}"
+        [one] = browser.http.get(path).json()["series"]
+        assert one["per_second"] > 0
+        # A bucket is a second: what it cannot do of ten thousand is late.
+        assert one["late_from_ms"] == at_ms + 60_000
+        assert one["late_count"] == pytest.approx(10_000 - one["per_second"], abs=1)
+        late_ms = (10_000 - one["per_second"]) / one["per_second"] * 1_000
+        assert one["late_ms"] == pytest.approx(late_ms, abs=1)
+        assert "<dt>Out/s</dt><dd>0 " not in browser.get("/topics/mine")
+        assert "<dt>Lateness p99</dt><dd>≤" in browser.get("/topics/mine")
+        browser.log_in(site.keys["root"])
+        path = f"/console/future/counts?topic=idle&{stretch}"
+        [one] = browser.http.get(path).json()["series"]
+        assert (one["per_second"], one["late_count"]) == (0, 0)
+        browser.http.close()

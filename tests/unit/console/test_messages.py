@@ -5,7 +5,7 @@ from __future__ import annotations
 from dejaqueue import Client
 from dejaqueue.model import Topic, TopicKind
 from tests.integration.access_fixture import Site, give_keys, running
-from tests.unit.console.conftest import Browser, send
+from tests.unit.console.conftest import PROGRAM, Browser, fields_of, send
 
 XSS = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
@@ -84,3 +84,36 @@ def test_a_group_at_its_cap_is_named(site: Site, browser: Browser) -> None:
         [waiting] = set(both) - {str(one) for one in batch.ids.tolist()}
         page = browser.get(f"/topics/capped/messages/{waiting}")
     assert "its group vip is at its cap: it may have 1 messages in flight" in page
+
+
+def test_a_copy_has_the_payload_to_the_byte__binary_or_with_odd_lines(browser: Browser) -> None:
+    browser.post("/topics", name="copied")
+    for content in (
+        {"payload_base64": "/wAB"},
+        {"payload": "\n a\r\nb\rc\n"},
+        {"payload": "x\x00"},
+    ):
+        more = {"tags": ["a, b"], "headers": {"h": " 1 "}, "key": "k"}
+        [first] = send(browser, "copied", {**content, **more, "delay_ms": 60_000})
+        form = browser.get(f"/topics/copied/send?like={first}")
+        page = browser.post("/topics/copied/send", **fields_of(form) | {"delay": "60"})
+        assert "The message is sent" in page
+        messages = browser.http.get("/v1/topics/copied/messages").json()["messages"]
+        both = [
+            {name: value for name, value in message.items() if name not in ("id", "due", "key")}
+            for message in messages
+        ]
+        assert len(both) == 2
+        assert both[0] == both[1]
+        purged = browser.http.post("/v1/topics/copied/purge", headers=PROGRAM)
+        assert purged.is_success
+
+
+def test_a_copy_that_was_edited_has_what_was_typed(browser: Browser) -> None:
+    browser.post("/topics", name="edited")
+    [first] = send(browser, "edited", {"payload_base64": "/wAB", "delay_ms": 60_000})
+    browser.post("/topics/edited/send", like=first, payload="", payload_base64="/w==", delay="60",
+                 unit="1000")  # fmt: skip
+    messages = browser.http.get("/v1/topics/edited/messages").json()["messages"]
+    assert [message["payload_base64"] for message in messages] == ["/wAB", "/w=="]
+    browser.post("/topics/edited/send", 404, like="77", payload="x")

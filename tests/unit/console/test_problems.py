@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dejaqueue.console import problems
-from dejaqueue.console.rows import SHOWN
+from dejaqueue.console.rows import SHOWN, Pace
 
 NOW_MS = 1_000_000
 FINE = dict.fromkeys((*SHOWN, "consumers", "credit"), 0) | {"next_due_ms": -1}
@@ -53,3 +53,25 @@ def test_the_worst_comes_first() -> None:
     found += problems.of_topic("t", FINE | {"ready": 5}, {}, NOW_MS)
     found += problems.of_broker({"reasons": ["it starts"]})
     assert [one.weight for one in problems.in_order(found)] == [3, 3, 2]
+
+
+def test_dead_letters_that_grow_weigh_more() -> None:
+    row = FINE | {"scheduled": 5, "consumers": 0}
+    [waits] = problems.of_topic("t.dead", row, {}, NOW_MS)
+    [grows] = problems.of_topic("t.dead", row, {}, NOW_MS, Pace(rate_in=0.5))
+    assert (waits.weight, waits.title) == (1, "5 dead letters wait")
+    assert (grows.weight, grows.title) == (2, "5 dead letters wait, and 30 a minute come")
+
+
+def test_brokers_that_are_away_or_sick_are_named() -> None:
+    nodes = [
+        {"node": "a", "leaving": False},
+        {"node": "b", "leaving": False, "short": True},
+        {"node": "c", "leaving": False, "clock": {"apart": True}},
+    ]
+    assert [one.title for one in problems.of_cluster(nodes, ["d"])] == [
+        "The broker d does not answer",
+        "The disk of the broker b is short: its producers wait",
+        "The clock of the broker c is off: it takes no topics",
+    ]
+    assert problems.of_cluster([], ()) == []

@@ -5,11 +5,16 @@ Covered: what a page of another site can make a browser send. With a real browse
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from dejaqueue.access.api_keys import grants_of
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.pages import Pages
+from dejaqueue.access.roles import Principal
 from dejaqueue.console import session as sessions
+from dejaqueue.console.pages import environment, page
 from dejaqueue.console.session import Session
 from dejaqueue.errors import Forbidden
 from tests.integration.access_fixture import Site, give_keys, running
@@ -107,3 +112,34 @@ def test_a_link_on_another_site_leads_round_by_the_console_itself() -> None:
         answer = browser.http.get("/console/login?to=//evil.example", follow_redirects=False)
         assert answer.headers["location"] == "/console"
         browser.http.close()
+
+
+@pytest.mark.parametrize(
+    ("grants", "links"),
+    [
+        ("observe:t", {"browse", "look", "anywhere"}),
+        ("manage:own:t", {"browse", "anywhere"}),
+        ("produce:own:t", {"produce"}),
+        ("manage:t", {"browse", "look", "anywhere", "manage"}),
+        ("produce:t", {"produce"}),
+        ("consume:t", set()),
+        ("observe:u", {"anywhere"}),
+    ],
+)
+def test_links_lead_where_the_role_may_go(grants: str, links: set[str]) -> None:
+    session = Session(None, "w", Principal("k", grants_of([grants])), "", False, "/console")
+    found = {
+        "browse": session.may_browse("t"),
+        "look": session.may_look("t"),
+        "anywhere": session.may_look_anywhere,
+        "manage": session.may("manage", "t"),
+        "produce": session.may("produce", "t"),
+    }
+    assert {name for name, may in found.items() if may} == links
+    macros: Any = environment().get_template("macros.html").module
+    text = macros.crumbs(session, "t", "t", "")
+    pages = {"browse": "/messages", "look": "/future", "manage": "/cron", "produce": "/send"}
+    assert {name for name, path in pages.items() if path in text} == links - {"anywhere"}
+    bar = bytes(page("problem", session, 0, {"status": 1, "detail": ""}).body).decode()
+    assert ("/console/future" in bar) == ("anywhere" in links)
+    assert "/console/cluster" not in bar

@@ -10,6 +10,7 @@ import pytest
 
 import dejaqueue.console.watches as module
 from dejaqueue.console.api import ApiError
+from dejaqueue.console.rows import Pace
 from dejaqueue.console.watches import (
     KEPT_MAX,
     PERIOD_MS_MAX,
@@ -24,7 +25,7 @@ from dejaqueue.console.watches import (
 
 def part(count: int) -> Part:
     numbers = dict.fromkeys(("scheduled", "ready", "leased", "dead"), count) | {"next_due_ms": -1}
-    return Part("topic_numbers", {"numbers": numbers, "rate_in": 0.0, "rate_out": 0.0})
+    return Part("topic_numbers", {"numbers": numbers, "pace": Pace()})
 
 
 def told(news: str) -> list[str]:

@@ -38,6 +38,7 @@ def partition_stats(
 ) -> dict[str, int]:
     """The numbers of one partition; on its worker."""
     engine = core.engine
+    core.counting.pace.tell()
     head_ms = engine.next_due_ms()
     numbers = {
         "ahead_ms": max(0, engine.now_ms - core.clock.utc_ms()),
@@ -103,6 +104,7 @@ def topic_stats(topic: ServedView, now_ms: int) -> dict[str, Any]:
         "topic": topic.topic.name,
         **sums,
         "next_due_ms": min(dues, default=-1),
+        **topic.counting.pace.read(now_ms),
         "consumers": topic.dispatcher.describe(),
         "partitions": partitions,
     }

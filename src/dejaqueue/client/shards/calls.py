@@ -25,6 +25,8 @@ from dejaqueue.wire.descriptors import check_span
 Body = dict[str, Any]
 NEXT = b"next"
 """Where a page of rows says how to go on."""
+PACES = ("enqueued_10s", "acked_10s")
+"""Lists of a topic's stats, by stretches of time that all brokers begin at once."""
 
 
 class ShardCalls:
@@ -84,13 +86,15 @@ class ShardCalls:
         for shard, answer in enumerate(answers):
             partitions[shard :: self._spread] = answer["partitions"]
             consumers += [one | {"shard": shard} for one in answer["consumers"]]
-        apart = ("topic", "next_due_ms", "consumers", "partitions")
-        sums = {n: sum(one[n] for one in answers) for n in answers[0] if n not in apart}
+        apart = ("topic", "next_due_ms", "consumers", "partitions", *PACES, "lateness_p99_us")
+        sums = {n: sum(one.get(n, 0) for one in answers) for n in answers[0] if n not in apart}
+        sums |= {name: _sums_of_lists([one.get(name, []) for one in answers]) for name in PACES}
         dues = [one["next_due_ms"] for one in answers if one["next_due_ms"] >= 0]
         return {
             "topic": self._topic,
             **sums,
             "next_due_ms": min(dues, default=-1),
+            "lateness_p99_us": max(one.get("lateness_p99_us", -1) for one in answers),
             "consumers": consumers,
             "partitions": partitions,
         }
@@ -310,6 +314,22 @@ def _page(table: pa.Table, names: list[str], reached: list[Body], limit: int) ->
 
 
 _Merge = Callable[[ShardCalls, str, Body, str], Body]
+
+
+def _sums_of_lists(lists: list[list[int]]) -> list[int]:
+    """Sums of what ends at the same time: a shorter list began later.
+
+    >>> _sums_of_lists([[1, 2, 3], [10], []])
+    [1, 2, 13]
+    """
+    longest = max(map(len, lists), default=0)
+    sums = np.zeros(longest, dtype=np.int64)
+    for one in lists:
+        if one:
+            sums[-len(one) :] += one
+    return [int(count) for count in sums]
+
+
 _MERGES: dict[str, _Merge] = {
     "stats": ShardCalls.stats,
     "scan_ranges": ShardCalls.listed,

@@ -26,6 +26,14 @@ const withZones = (root) => {
 withZones(document);
 document.body.addEventListener("htmx:afterSwap", (told) => withZones(told.detail.target));
 
+// A finger cannot point at a time: a tap tells it, until the next one.
+const instant = document.getElementById("instant");
+document.addEventListener("click", (clicked) => {
+  const time = clicked.target.closest("time[datetime]");
+  instant.hidden = !time;
+  if (time) instant.textContent = time.title;
+});
+
 const root = document.documentElement;
 const turn = () => {
   const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;

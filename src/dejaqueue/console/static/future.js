@@ -11,6 +11,17 @@
     for (const topic of chosen()) query.append("topic", topic);
     return query;
   };
+  // What is selected is in the address, too, so that it can be copied.
+  const form = document.getElementById("select");
+  let isSelected = Boolean(form?.dataset.selected);
+  const keepAddress = () => {
+    const query = address();
+    if (isSelected) for (const [name, value] of new FormData(form)) if (value) query.append(name === "topic" ? "in" : name, value);
+    history.replaceState(null, "", `/console/future?${query}`);
+  };
+  form?.addEventListener("htmx:afterRequest", (told) => { if (told.detail.successful) { isSelected = true; keepAddress(); } });
+  const fast = (rate) => rate.toLocaleString("en", { maximumSignificantDigits: 3 });
+  const lasting = (ms) => ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : ms < 3_600_000 ? `${(ms / 60_000).toFixed(1)} min` : `${(ms / 3_600_000).toFixed(1)} h`;
   const load = async () => {
     const asked = ++waiting;
     let answer;
@@ -32,7 +43,7 @@
     const axis = { stroke: ink, grid: { stroke: line }, ticks: { stroke: line } };
     const options = {
       width: box.clientWidth, height: 320, legend: { show: false }, cursor: { drag: { x: true, y: false, setScale: false } },
-      scales: { y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } }, axes: [axis, { ...axis, size: 60 }],
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"), scales: { y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } }, axes: [{ ...axis, label: "due, UTC", labelSize: 24 }, { ...axis, size: 60 }],
       series: [{}, ...answer.series.map((one, place) => ({ label: one.topic, stroke: colours[place], fill: colours[place], width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } })).reverse()],
       hooks: {
         setSelect: [(drawn) => { if (drawn.select.width > 2) select(drawn.posToVal(drawn.select.left, "x") * 1000, drawn.posToVal(drawn.select.left + drawn.select.width, "x") * 1000); }],
@@ -50,9 +61,18 @@
     chart = new uPlot(options, [xs, ...stacked.reverse()], box);
     chart.over.addEventListener("wheel", zoom, { passive: false });
     chart.over.addEventListener("dblclick", () => { stretch = [...first]; load(); });
-    const total = sums.reduce((sum, value) => sum + value, 0), late = Math.max(0, ...answer.series.map((one) => one.late_ms));
+    const total = sums.reduce((sum, value) => sum + value, 0), known = answer.series.filter((one) => one.per_second);
     about.textContent = `${total.toLocaleString("en")} messages from ${new Date(stretch[0]).toISOString()} to ${new Date(stretch[1]).toISOString()}` +
-      (late ? `; as fast as consumers were lately, the last of the worst moment is late by ${(late / 1000).toFixed(1)} s.` : capacity ? "; consumers were fast enough lately for all of it." : ".");
+      (total && known.length < answer.series.length ? "; how fast consumers are is not known of topics of which nothing was done in the last hour." : ".");
+    const late = document.getElementById("late");
+    late.replaceChildren(...known.map((one) => {
+      const row = document.createElement("li");
+      row.textContent = one.late_count
+        ? `${one.topic}: ${one.late_count.toLocaleString("en")} messages will be late, by up to ${lasting(one.late_ms)}, from ${new Date(one.late_from_ms).toISOString()} on, at ${fast(one.per_second)} a second, the most that consumers did in the last hour.`
+        : `${one.topic}: nothing will be late at ${fast(one.per_second)} a second, the most that consumers did in the last hour.`;
+      if (one.late_count) row.className = "wrong";
+      return row;
+    }));
     box.dataset.total = total;
     const legend = document.getElementById("legend");
     legend.replaceChildren(...answer.series.map((one, place) => {
@@ -62,7 +82,7 @@
       row.append(mark, ` ${one.topic}: ${one.counts.reduce((sum, value) => sum + value, 0).toLocaleString("en")}`);
       return row;
     }));
-    history.replaceState(null, "", `/console/future?${address()}`);
+    keepAddress();
   };
   let timer = 0;
   const zoom = (turned) => {
@@ -75,7 +95,6 @@
     timer = setTimeout(load, 60);
   };
   const select = (from, to) => {
-    const form = document.getElementById("select");
     form.elements.due_from.value = new Date(from).toISOString();
     form.elements.due_to.value = new Date(to).toISOString();
     if (shown.series.length === 1) form.elements.topic.value = shown.series[0].topic;
