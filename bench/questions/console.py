@@ -314,7 +314,7 @@ def paints(url: str, pages: dict[str, str], rounds: int) -> dict[str, list[float
             context = browser.new_context(base_url=url)  # no files, no cookies of the one before
             page = context.new_page()
             page.goto(path, wait_until="load")
-            page.wait_for_function(f"{_PAINT} !== undefined")
+            page.wait_for_function(f"() => {_PAINT} !== undefined")
             if name:
                 taken_ms[name].append(float(page.evaluate(f"{_PAINT}.startTime")))
             context.close()
