@@ -12,7 +12,7 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from playwright.sync_api import Browser, Page
 
@@ -26,7 +26,12 @@ PAGES = (
 ALL_WAYS = ("overview", "future", "topic")
 """Pages that are kept light and dark, on a phone and at a desk; the others light at a desk and
 dark on a phone, since a theme is colours and a width is places."""
-WAYS = (("light", 1_440), ("dark", 390), ("dark", 1_440), ("light", 390))
+WAYS: tuple[tuple[Literal["light", "dark"], int], ...] = (
+    ("light", 1_440),
+    ("dark", 390),
+    ("dark", 1_440),
+    ("light", 390),
+)
 SCALE = 0.5
 HEIGHT_MAX = 1_600
 """Pixels of a page; the settings of a topic go on for much longer at the width of a phone."""
