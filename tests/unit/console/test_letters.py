@@ -54,7 +54,9 @@ def test_all_go_at_once_whatever_the_reason__or_those_of_a_group(browser: Browse
     page = browser.get("/topics/many/letters?group=g1")
     assert (page.count("<q>why"), "Send all back" in page) == (2, True)
     assert "of this group" in browser.get("/topics/many/letters?group=nobody")
-    page = browser.work(browser.post("/topics/many/letters", verb="redrive", to="mine", group="g1"))
+    page = browser.work(
+        browser.post("/topics/many/letters", verb="redrive", to="theirs", group="g1")
+    )
     assert "2 of 0 messages: done" in page
     left = browser.get("/topics/many/letters")
     assert [f"<q>why {number}" in left for number in range(4)] == [True, False, True, False]
