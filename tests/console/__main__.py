@@ -1,4 +1,7 @@
-"""Pictures of the console for the README: `python -m tests.console`, into docs/pictures."""
+"""Pictures of the console, all of them anew: `python -m tests.console`.
+
+Those of the README go into docs/pictures, those that tests compare with into golden/.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from httpx import post
 from playwright.sync_api import expect, sync_playwright
 
 from dejaqueue.model import Topic, TopicKind
-from tests.console.conftest import Viewer
+from tests.console import golden, scene
+from tests.console.conftest import FLAGS, Viewer
 from tests.hostile import browser as chromium
 from tests.integration.access_fixture import Site, running
 
@@ -44,13 +48,15 @@ def main() -> None:
     assert program is not None, "Chromium is not installed (scripts/install_servers.sh)"
     with running() as site, sync_playwright() as playwright:
         furnish(site)
-        chrome = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        chrome = playwright.chromium.launch(executable_path=program, args=FLAGS)
         for theme in ("light", "dark"):
             viewer = Viewer(chrome, site.http_url, dark=theme == "dark", wide=1_200)
             page = viewer.go("/future?span=day")
             expect(page.locator("#about-chart")).to_contain_text("messages from")
             page.screenshot(path=PICTURES / f"console-{theme}.png")
             viewer.close()
+        with running() as other:
+            golden.write(chrome, other.http_url, scene.furnish(other))
         chrome.close()
 
 

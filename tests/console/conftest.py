@@ -27,6 +27,7 @@ from tests.patience import PATIENCE_SECONDS
 AXE = (Path(__file__).parent / "axe/axe.min.js").read_text(encoding="utf-8")
 PATIENCE_MS = PATIENCE_SECONDS * 1_000
 HOUR_MS = 3_600_000
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def chrome() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program,
-            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+            args=FLAGS,
         )
         yield browser
         browser.close()

@@ -34,12 +34,13 @@ async def letter_topic(visit: Visit, topic: str) -> str:
 
 async def show_letters(visit: Visit) -> Response:
     """Dead letters of a topic, by reason."""
-    topic = visit.name("topic")
+    topic, group = visit.name("topic"), visit.fields.get("group")
     where = await letter_topic(visit, topic)
     letters: list[dict[str, Any]] = []
     is_more = False
     try:
-        page = await visit.api.get(topic_path(where, "dead-letters"), limit=LOOKED_AT)
+        path = topic_path(where, "dead-letters")
+        page = await visit.api.get(path, limit=LOOKED_AT, group=group)
         letters, is_more = page["messages"], page["next"] is not None
     except ApiError as error:
         if error.status != 404:
@@ -51,6 +52,7 @@ async def show_letters(visit: Visit) -> Response:
         "topic": topic,
         "link": quote(topic, safe=""),
         "where": where,
+        "group": group or "",
         "count": len(letters),
         "is_more": is_more,
         "typed_from": TYPED_FROM,
@@ -64,7 +66,7 @@ async def show_letters(visit: Visit) -> Response:
 
 
 async def change_letters(visit: Visit) -> Response:
-    """Send letters back, or throw them away: all, or those of one reason."""
+    """Send letters back, or throw them away: all, or those of one reason, of one group."""
     form, verb = visit.form, visit.form.get("verb", "")
     where = await letter_topic(visit, visit.name("topic"))
     if verb not in ("redrive", "purge"):
@@ -74,6 +76,8 @@ async def change_letters(visit: Visit) -> Response:
     body: dict[str, Any] = {}
     if form.get("has_reason"):
         body["reason"] = form.get("reason", "")
+    if form.get("group"):
+        body["group"] = form["group"]
     if verb == "redrive" and form.get("to"):
         body["to"] = form["to"]
     title = "Send dead letters back" if verb == "redrive" else "Throw dead letters away"

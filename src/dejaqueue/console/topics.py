@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from dejaqueue.console import problems, setting_fields
+from dejaqueue.console import problems, setting_fields, subscriptions
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.pages import redirect
 from dejaqueue.console.rows import pace_of, row_of
@@ -29,6 +29,8 @@ DONE = {
     "paused": "The topic is paused: nothing is handed out.",
     "resumed": "The topic delivers again.",
     "changed": "The settings are changed, and hold at once.",
+    "subscription-paused": "The subscription is paused; the others go on.",
+    "subscription-resumed": "The subscription delivers again.",
     "grown": "The topic has more partitions now.",
     "purged": "Cancelled: every message that was not leased.",
     "purging": "Some are cancelled; there are more: purge again.",
@@ -49,6 +51,10 @@ async def show_topic(visit: Visit) -> Response:
         "may_look": session.may_look(name),
         "done": DONE.get(visit.fields.get("done", ""), ""),
         "fields": _fields(settings),
+        "subscriptions": {
+            one: bool(own.get("paused", settings.get("paused")))
+            for one, own in sorted((settings.get("subscriptions") or {}).items())
+        },
     }
     live = await _numbers(visit, name, settings) if values["may_look"] else Live({})
     return visit.live_page("topic", live, values)
@@ -96,12 +102,17 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
     ]
     more = len(stats["partitions"]) - len(partitions)
     bars = _bars(counts["counts"], counts["due_from"], counts["bucket_ms"])
+    views = await subscriptions.rows_of(visit.api, name, settings)
+    hidden = len(settings.get("subscriptions") or {}) - len(views)
     return Live(
         {
             "problems": Part("topic_problems", {"problems": found}),
             "numbers": Part("topic_numbers", {"numbers": numbers, "pace": pace}),
             "bars": Part("topic_bars", {"bars": bars}),
             "groups": Part("topic_groups", {"groups": groups, "weights": settings["weights"]}),
+            "subscriptions": Part(
+                "topic_subscriptions", {"subscriptions": views, "more": max(0, hidden)}
+            ),
             "consumers": Part("topic_consumers", {"topic": name, "consumers": stats["consumers"]}),
             "partitions": Part("topic_partitions", {"partitions": partitions, "more": more}),
         }

@@ -18,6 +18,7 @@ from dejaqueue.console import (
     letters,
     messages,
     overview,
+    subscriptions,
     topics,
 )
 from dejaqueue.console.visit import LiveView, View
@@ -34,6 +35,7 @@ VIEWS: list[tuple[str, str, View]] = [
     ("POST", f"{_TOPIC}/settings", topics.alter_topic),
     ("POST", f"{_TOPIC}/purge", topics.purge_topic),
     ("POST", f"{_TOPIC}/delete", topics.delete_topic),
+    ("POST", f"{_TOPIC}/subscriptions/{{name}}", subscriptions.change_subscription),
     ("GET", f"{_TOPIC}/messages", messages.show_messages),
     ("GET", f"{_TOPIC}/messages/{{id}}", messages.show_message),
     ("POST", f"{_TOPIC}/messages/{{id}}", messages.change_message),

@@ -20,5 +20,6 @@ def test_all_that_is_asked_of_the_console_is_measured(tmp_path: Path) -> None:
     assert {target.case for target in TARGETS if target.question == "console"} <= set(rows)
     assert outcome.series["cancelled"] == 5_000
     assert 0 < rows["transfer"] < 300
+    assert rows["first_paint"] == max(rows[case] for case in rows if case.startswith("paint_")) > 0
     assert rows["page_p95"] == max(rows[case] for case in rows if case.startswith("page_"))
     assert list(tmp_path.iterdir()) == []

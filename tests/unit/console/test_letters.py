@@ -7,7 +7,7 @@ from typing import Any
 from dejaqueue.model import Topic
 from tests.integration.access_fixture import Site
 from tests.patience import until
-from tests.unit.console.conftest import Browser, send
+from tests.unit.console.conftest import PROGRAM, Browser, send
 
 
 def test_letters_are_grouped_sent_back_and_thrown_away(site: Site, browser: Browser) -> None:
@@ -38,3 +38,28 @@ def test_letters_are_grouped_sent_back_and_thrown_away(site: Site, browser: Brow
     assert "3 of 3 messages: done" in page
     assert "No dead letters" in browser.get("/topics/dying/letters")
     assert browser.http.get("/v1/topics/mine/stats").json()["scheduled"] == 3
+
+
+def test_all_go_at_once_whatever_the_reason__or_those_of_a_group(browser: Browser) -> None:
+    body = {"name": "many", "max_attempts": 1}
+    assert browser.http.post("/v1/topics", json=body, headers=PROGRAM).is_success
+    for number in range(4):
+        send(browser, "many", {"payload": "x", "group": f"g{number % 2}"})
+        path, asked = "/v1/topics/many/lease", {"wait_ms": 60_000}
+        [one] = browser.http.post(path, json=asked, headers=PROGRAM).json()["messages"]
+        named = [{"id": one["id"], "attempt": one["attempt"]}]
+        nack = {"messages": named, "reason": f"why {number}"}
+        assert browser.http.post("/v1/topics/many/nack", json=nack, headers=PROGRAM).is_success
+    until(lambda: browser.get("/topics/many/letters").count("<q>why") == 4)
+    page = browser.get("/topics/many/letters?group=g1")
+    assert (page.count("<q>why"), "Send all back" in page) == (2, True)
+    assert "of this group" in browser.get("/topics/many/letters?group=nobody")
+    page = browser.work(
+        browser.post("/topics/many/letters", verb="redrive", to="theirs", group="g1")
+    )
+    assert "2 of 0 messages: done" in page
+    left = browser.get("/topics/many/letters")
+    assert [f"<q>why {number}" in left for number in range(4)] == [True, False, True, False]
+    browser.post("/topics/many/letters", 400, verb="purge", typed="many")
+    browser.work(browser.post("/topics/many/letters", verb="purge", typed="many.dead", shown=2))
+    assert "No dead letters" in browser.get("/topics/many/letters")
