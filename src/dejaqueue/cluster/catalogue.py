@@ -18,7 +18,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 
 from dejaqueue.broker.topic.catalogue import Changes
-from dejaqueue.broker.topic.given_ids import Left, left_by
+from dejaqueue.broker.topic.given_ids import TopicReport, left_by
 from dejaqueue.broker.topic.journal_catalogue import JournalCatalogue
 from dejaqueue.catalogue.changes import Change, ClosedTopic, DeletedTopic, DeletingTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog, Plan
@@ -204,7 +204,7 @@ class ClusterCatalogue(JournalCatalogue):
             self._change(lambda shard=shard, left=left: self._closed(row, left, shard))  # type: ignore[misc]
         log.debug("topic %s is let go of: %s", name, ", ".join(shards))
 
-    def _closed(self, row: TopicRow, left: Left, shard: str) -> Change | None:
+    def _closed(self, row: TopicRow, left: TopicReport, shard: str) -> Change | None:
         if shard not in self._waits(row):
             return None
         return ClosedTopic(row.topic.name, left.ids_from, shard, left.decided)

@@ -15,12 +15,14 @@ from functools import partial
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic import deleting
 from dejaqueue.broker.topic.threads import Threads
-from dejaqueue.broker.transactions.home import RETRY_MS
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.clock import Clock
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.placement import dealt
 from dejaqueue.errors import DejaQError
+
+RETRY_US = 1_000_000
+"""Who could not be told of a transaction is told again after this."""
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -97,7 +99,7 @@ class Leftovers:
     def _bury(self, broker: Broker, catalogue: ClusterCatalogue, row: TopicRow) -> None:
         """Have everybody know what was decided in it, then drop its journals."""
         if row.decided:
-            self._later_us[row.topic.name] = self._clock.now_us() + RETRY_MS * 1_000
+            self._later_us[row.topic.name] = self._clock.now_us() + RETRY_US
             deleting.tell_all(row, broker.transactions.coordinator.tell_left, self._threads)
             del self._later_us[row.topic.name]
         catalogue.bury(row)

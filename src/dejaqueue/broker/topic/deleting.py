@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.topic.catalogue import Catalogue
-from dejaqueue.broker.topic.given_ids import Given, left_by
+from dejaqueue.broker.topic.given_ids import PartitionReport, left_by
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.threads import Threads
@@ -30,7 +30,7 @@ from dejaqueue.model import Topic, topic_of
 
 log = logging.getLogger("dejaqueue.broker")
 
-_NOTHING: Mapping[int, Given] = MappingProxyType({})
+_NOTHING: Mapping[int, PartitionReport] = MappingProxyType({})
 TELL_SECONDS = 10.0
 """So long does who deletes a topic wait for those who take part in its transactions."""
 
@@ -99,7 +99,7 @@ def finish(
     store: JournalStore,
     catalogue: LoneCatalogue,
     tell: Callable[[TopicRow], None],
-    known: Mapping[int, Given] = _NOTHING,
+    known: Mapping[int, PartitionReport] = _NOTHING,
 ) -> None:
     """Drop the journals of a topic that a broker, which is alone, has let go of.
 

@@ -38,7 +38,7 @@ log = logging.getLogger("dejaqueue.broker")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PartitionReport:
     """What a partition has given out.
 
     Attributes:
@@ -60,7 +60,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class TopicReport:
     """What a topic leaves, or a shard of it.
 
     Attributes:
@@ -76,11 +76,11 @@ def left_by(
     store: JournalStore,
     row: TopicRow,
     journals: str,
-    known: Mapping[int, Given],
+    known: Mapping[int, PartitionReport],
     *,
     shard: str = "",
     fences: bool = False,
-) -> Left:
+) -> TopicReport:
     """What the partitions of a topic leave.
 
     Args:
@@ -103,10 +103,12 @@ def left_by(
         if given is not None:
             found = max(found, given.next_sequence)
             decided += given.untold
-    return Left(found if found <= IDS_FROM_MAX else 0, tuple(decided))
+    return TopicReport(found if found <= IDS_FROM_MAX else 0, tuple(decided))
 
 
-def _read(store: JournalStore, row: TopicRow, journals: str, number: int, *, fences: bool) -> Given:
+def _read(
+    store: JournalStore, row: TopicRow, journals: str, number: int, *, fences: bool
+) -> PartitionReport:
     try:
         journal = store.open(journals, number, only_made=True)
         try:
@@ -119,10 +121,10 @@ def _read(store: JournalStore, row: TopicRow, journals: str, number: int, *, fen
             "what it decided of transactions is not known either: %s"
         )
         log.warning(text, row.topic.name, number, damage)
-        return Given(row.ids_from + UNREADABLE_IDS)
+        return PartitionReport(row.ids_from + UNREADABLE_IDS)
 
 
-def _given(journal: Journal, ids_from: int, *, fences: bool) -> Given:
+def _given(journal: Journal, ids_from: int, *, fences: bool) -> PartitionReport:
     found, position, now_ms, last_epoch = ids_from, 0, 0, 0
     decided: dict[str, tuple[bool, str]] = {}
     snapshot = journal.latest_snapshot()
@@ -147,4 +149,4 @@ def _given(journal: Journal, ids_from: int, *, fences: bool) -> Given:
     if fences:
         entry = to_entry(OpenEpoch(now_ms, last_epoch + 1))
         journal.append([entry], journal.tail, last_epoch + 1)
-    return Given(found, decided)
+    return PartitionReport(found, decided)

@@ -29,7 +29,7 @@ from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
 from dejaqueue.broker.shard.stored_rows import RowsAwaited
 from dejaqueue.broker.topic.allotment_queue import AllotmentQueue, DurableBacklog
-from dejaqueue.broker.topic.given_ids import Given
+from dejaqueue.broker.topic.given_ids import PartitionReport
 from dejaqueue.broker.topic.home_chore import HomeChore
 from dejaqueue.broker.topic.homes import Homes, TopicHome
 from dejaqueue.broker.topic.rates import Rates
@@ -429,13 +429,13 @@ class ServedTopic(ServedView):
         self.submit(partition_number, request)
         return future
 
-    def given(self) -> dict[int, Given]:
+    def given(self) -> dict[int, PartitionReport]:
         """What each partition has given, of those that were read; by number. Not less than what it
         is, once the topic is closed."""
         read = [partition for partition in self.partitions if partition.was_read]
         engines = {partition.number: partition.core.engine for partition in read}
         return {
-            number: Given(engine.next_sequence, dict(engine.decisions))
+            number: PartitionReport(engine.next_sequence, dict(engine.decisions))
             for number, engine in engines.items()
         }
 

@@ -139,7 +139,7 @@ class Coordinator:
         Args:
             then: called once, on any thread: with why one of them could not be told, or None.
         """
-        together = _Together(len(row.decided), then)
+        together = _JoinedOutcome(len(row.decided), then)
         for text, commit, record in row.decided:
             name, decision = TransactionName.parse(text), Decision(commit, Record.parse(record))
             _SpreadDecision(self, name, decision, together.answered).begin()
@@ -341,7 +341,7 @@ class _Call:
         self._coordinator.finish(self, outcome)
 
 
-class _Together:
+class _JoinedOutcome:
     """Answers that are waited for together.
 
     Args:

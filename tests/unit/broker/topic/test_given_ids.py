@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker.topic.given_ids import IDS_FROM_MAX, UNREADABLE_IDS, Given, left_by
+from dejaqueue.broker.topic.given_ids import IDS_FROM_MAX, UNREADABLE_IDS, PartitionReport, left_by
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import SnapshotFile
@@ -35,8 +35,13 @@ def written(store: MemoryStore, partition: int, rows: int) -> int:
 def test_what_is_known_counts__and_what_a_journal_says() -> None:
     store = MemoryStore()
     written(store, 2, 40)
-    assert left_by(store, row(3), "t", {0: Given(17), 1: Given(0)}).ids_from == 40
-    assert left_by(store, row(3), "t", {0: Given(170), 1: Given(0)}).ids_from == 170
+    assert (
+        left_by(store, row(3), "t", {0: PartitionReport(17), 1: PartitionReport(0)}).ids_from == 40
+    )
+    assert (
+        left_by(store, row(3), "t", {0: PartitionReport(170), 1: PartitionReport(0)}).ids_from
+        == 170
+    )
     assert left_by(store, row(3, 1_000), "t", {}).ids_from == 1_040
     assert left_by(store, row(2, 1_000), "t", {}).ids_from == 1_000
 
@@ -71,5 +76,5 @@ def test_a_journal_that_cannot_be_read_has_given_a_great_many(
 
 def test_after_years_they_begin_anew() -> None:
     store = MemoryStore()
-    assert left_by(store, row(1), "t", {0: Given(IDS_FROM_MAX)}).ids_from == IDS_FROM_MAX
-    assert left_by(store, row(1), "t", {0: Given(IDS_FROM_MAX + 1)}).ids_from == 0
+    assert left_by(store, row(1), "t", {0: PartitionReport(IDS_FROM_MAX)}).ids_from == IDS_FROM_MAX
+    assert left_by(store, row(1), "t", {0: PartitionReport(IDS_FROM_MAX + 1)}).ids_from == 0
