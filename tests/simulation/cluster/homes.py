@@ -112,6 +112,11 @@ class HomeRemover(Remaker):
                 self.committed.add(name)
 
         self._once(self.name, ask, answered)
+        if self.world.chance(0.5):  # somebody is away just now
+            machine = self.world.random.choice(self.cluster.machines)
+            if machine.is_up:
+                longest_us = 3_000_000 // self.cluster.plan.haste
+                machine.pause(self.world.between(longest_us // 10, longest_us))
         self.world.after(self.world.random.choice([2_000, 5_000, 20_000, 500_000]), self._delete)
 
     def _delete(self) -> None:
