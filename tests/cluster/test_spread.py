@@ -404,5 +404,5 @@ def test_a_cap_holds_for_a_group_wherever_it_lies(cluster: SpreadCluster) -> Non
         groups = [f"g{number}" for number in range(6)]
         for group in groups * 3:
             client.send("capped", group.encode(), group=group)
-        held = [one for one in client.consume("capped", idle_ms=1_500, prefetch=50)]
+        held = list(client.consume("capped", idle_ms=1_500, prefetch=50))
         assert sorted(one.payload.decode() for one in held) == groups

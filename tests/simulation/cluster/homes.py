@@ -80,13 +80,15 @@ class HomeRemover(Remaker):
                 self._delete()  # it is aborted, or nobody decides it
             elif left:
                 topic = left.pop()
-                self._once(topic, partial(self._send, topic, name), staged)
+                self._once(topic, partial(self._send_half, topic, name), staged)
             else:
                 self._commit(name)
 
         staged(True)
 
-    def _send(self, topic: str, name: str, broker: Broker, told: Callable[[Any], None]) -> None:
+    def _send_half(
+        self, topic: str, name: str, broker: Broker, told: Callable[[Any], None]
+    ) -> None:
         due_ms = self.world.now_us // 1_000 + FAR_AHEAD_MS
         payload = pa.array([self.tokens[name].encode()])
         batch = pa.record_batch({"payload": payload, "due": pa.array([due_ms])})

@@ -164,7 +164,7 @@ def test_what_was_committed_in_a_topic_outlives_it__whatever_step_a_crash_comes_
     if step == "closed":
         broker.alone.closed = lambda name, *_: _cannot(name)  # type: ignore[method-assign]
     elif step == "dropped":
-        del broker.transactions.coordinator.have_done  # type: ignore[attr-defined]
+        del broker.transactions.coordinator.have_done
         broker.store.drop = _cannot  # type: ignore[method-assign]
     with pytest.raises(Unavailable):
         broker.delete_topic("home")
@@ -190,7 +190,7 @@ def test_a_deletion_is_asked_for_again_until_who_takes_part_was_told(places: Pla
     with pytest.raises(Unavailable):
         broker.delete_topic("home")
     assert payloads(broker, "other") == []
-    del broker.transactions.coordinator.have_done  # type: ignore[attr-defined]
+    del broker.transactions.coordinator.have_done
     broker.delete_topic("home")
     assert payloads(broker, "other") == ["half"]
     assert broker.alone is not None
@@ -203,7 +203,7 @@ def test_who_takes_part_and_is_deleted_need_not_be_told(places: Places) -> None:
     for topic in ("home", "other"):
         broker.create_topic(Topic(topic))
     _untold(broker)
-    del broker.transactions.coordinator.have_done  # type: ignore[attr-defined]
+    del broker.transactions.coordinator.have_done
     broker.delete_topic("other")
     broker.delete_topic("home")
     assert broker.topics() == []
