@@ -20,6 +20,7 @@ from bench.systems.system import Plan
 from dejaqueue.engine.commands import Enqueue
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
+from dejaqueue.journal.interface import Entry
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.model import TopicKind
 
@@ -68,7 +69,7 @@ def _journal(quick: bool, folder: Path) -> Figures:
         for count in (1, 16):
             entries = [entry] * count
 
-            def append(entries: list[journal_parts.Entry] = entries) -> None:
+            def append(entries: list[Entry] = entries) -> None:
                 journal.append(entries, journal.tail, 1)
 
             median = journal_parts.measure(append, 10 if quick else 300)

@@ -423,7 +423,7 @@ class Broker:
             self.check_running()
             self.history.check(topic.history)
             if self.alone is not None:
-                deleting.finish(topic.name, self.store, self.alone, self._tell_all)
+                deleting.finish(topic.name, self.store, self.alone, self.tell_all)
                 if self.alone.find(topic.name) is None:
                     self.history.drop(topic.name)
             made = self._catalogue.create(topic, exist_ok=exist_ok)
@@ -468,15 +468,15 @@ class Broker:
             if runtime is not None:  # somebody used it
                 self._endings.close([runtime])
                 known = runtime.given()
-            deleting.finish(name, self.store, self.alone, self._tell_all, known)
+            deleting.finish(name, self.store, self.alone, self.tell_all, known)
 
     def _finish_told(self) -> None:
         """Finish deletions that a crash has cut short, once all know what was decided there."""
         assert self.alone is not None
-        deleting.finish_all(self.store, self.alone, self._tell_all, self._names.held)
+        deleting.finish_all(self.store, self.alone, self.tell_all, self._names.held)
 
-    def _tell_all(self, row: TopicRow) -> None:
-        """See deleting.tell_all. Raises Unavailable."""
+    def tell_all(self, row: TopicRow) -> None:
+        """Have everybody know what was decided in a topic that is gone. Raises Unavailable."""
         self.check_running()
         deleting.tell_all(row, self.transactions.coordinator.tell_left, self._threads)
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.topic import deleting
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.clock import Clock
@@ -100,7 +99,7 @@ class Leftovers:
         """Have everybody know what was decided in it, then drop its journals."""
         if row.decided:
             self._later_us[row.topic.name] = self._clock.now_us() + RETRY_US
-            deleting.tell_all(row, broker.transactions.coordinator.tell_left, self._threads)
+            broker.tell_all(row)
             del self._later_us[row.topic.name]
         catalogue.bury(row)
 
