@@ -53,10 +53,9 @@ class Stopwatch:
             )
 
 
-def commands_at(engine: Engine, rows: int, rounds: int, position: int) -> int:
+def commands_at(engine: Engine, rows: int, rounds: int, position: int, watch: Stopwatch) -> int:
     """Time each command on batches of `rows`, in turn, so that the backlog keeps its size."""
     rng = np.random.default_rng(2)
-    watch = Stopwatch()
     for _ in range(rounds):
         position += 1
         dues_ms = rng.integers(0, SPAN_MS, rows)
@@ -77,8 +76,6 @@ def commands_at(engine: Engine, rows: int, rounds: int, position: int) -> int:
             watch.run("ack rows", engine.apply, Ack(0, -1, *named))
         watch.run("ack", engine.apply, Ack(0, leased.lease_id))
         watch.run("cancel", engine.apply, Cancel(0, sequences[: rows // 4 + 1]))
-    print(f"batches of {rows}")
-    watch.show(rows)
     return position
 
 
@@ -118,7 +115,10 @@ def main() -> None:
     del restored, files, contents
     for batch in arguments.batch:
         rounds = max(50, min(1_000, 500_000 // batch))
-        position = commands_at(engine, batch, rounds, position)
+        watch = Stopwatch()
+        position = commands_at(engine, batch, rounds, position, watch)
+        print(f"batches of {batch}")
+        watch.show(batch)
 
 
 if __name__ == "__main__":

@@ -138,6 +138,14 @@ class RowStatus(IntEnum):
     CHANGED = 6
     """The message is due at another time than `if_due` says: it stays as it is (rule 9)."""
 
+    def __str__(self) -> str:
+        """Its word, not its number, wherever it is shown; as JSON it is the number of the wire."""
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        """As `__str__`; a number's spec (`d`) gives the number."""
+        return format(int(self), spec) if spec.endswith("d") else format(self.name, spec)
+
     @property
     def ok(self) -> bool:
         """True if it is what was asked for: OK, or KEPT."""

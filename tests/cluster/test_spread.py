@@ -386,3 +386,23 @@ def test_partitions_are_added_by_themselves_to_every_shard(cluster: SpreadCluste
         again = client.send_batch("hot", batch_of(90, due=dues, key=keys))
         assert set(again.statuses) == {RowStatus.DUPLICATE}
         assert live(client, "hot") == 90
+
+
+def test_a_subscription_has_every_message_of_all_shards_once(topic: str, client: Client) -> None:
+    client.create_subscription(topic, "billing")
+    sent = sorted(b"%d" % number for number in range(30))
+    for payload in sent:
+        client.send(topic, payload)
+    assert sorted(take(client, topic, 30)) == sent
+    assert sorted(take(client, topic, 30, subscription="billing")) == sent
+    assert client.stats(f"{topic}@billing")["scheduled"] == live(client, topic) == 0
+
+
+def test_a_cap_holds_for_a_group_wherever_it_lies(cluster: SpreadCluster) -> None:
+    with cluster.client() as client:
+        client.create_topic("capped", kind="fair", spread=3, group_in_flight_max=1)
+        groups = [f"g{number}" for number in range(6)]
+        for group in groups * 3:
+            client.send("capped", group.encode(), group=group)
+        held = list(client.consume("capped", idle_ms=1_500, prefetch=50))
+        assert sorted(one.payload.decode() for one in held) == groups

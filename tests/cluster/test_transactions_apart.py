@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 
 import pyarrow.flight as flight
 import pytest
@@ -129,23 +130,49 @@ def test_a_decision_reaches_who_was_away_when_it_was_made(cluster: Served) -> No
     settled(cluster)
     home, other = served_by(cluster, "a"), served_by(cluster, "b")
     with cluster.client("a") as client:
-        # A partition's first step asks about all that is staged: it is to be over.
-        client.send(other, b"before")
+        peers = {name: broker.peers for name, broker in cluster.brokers.items()}
+        for broker in cluster.brokers.values():  # nor can the other one ask, as it does when read
+            broker.peers = None
         transaction = client.transaction()
         transaction.send(home, b"half")
         transaction.send(other, b"half")
-        peers = {name: broker.peers for name, broker in cluster.brokers.items()}
-        for broker in cluster.brokers.values():  # nor can the other one ask
-            broker.peers = None
         with pytest.raises(TryLater, match="is committed, but not every partition could be told"):
             cluster.brokers["a"].transactions.decide(
                 transaction.name, [f"{home}/0", f"{other}/0"], commit=True
             ).result(PATIENCE_SECONDS)
         assert rows(client, home) == [b"half"]
-        assert rows(client, other) == [b"before"]
+        assert rows(client, other) == []
         for name, broker in cluster.brokers.items():
             broker.peers = peers[name]
-        until(lambda: rows(client, other) == [b"before", b"half"], "it was told again")
+        until(lambda: rows(client, other) == [b"half"], "it was told again")
+
+
+@pytest.mark.parametrize("served_again", ["a", "b"])
+def test_a_decision_outlives_the_topic_where_it_was_made(
+    cluster: Served, served_again: str
+) -> None:
+    cluster.start("b")
+    make(cluster)
+    settled(cluster)
+    home, other = served_by(cluster, "a"), served_by(cluster, "b")
+    with cluster.client(served_again) as client:
+        ports = {name: broker.peers for name, broker in cluster.brokers.items()}
+        for broker in cluster.brokers.values():
+            broker.peers = None
+        transaction = client.transaction(timeout=5)
+        transaction.send(home, b"half")
+        transaction.send(other, b"half")
+        with pytest.raises(TryLater):
+            cluster.brokers["a"].transactions.decide(
+                transaction.name, [f"{home}/0", f"{other}/0"], commit=True
+            ).result(PATIENCE_SECONDS)
+        with suppress(TryLater):  # it goes on
+            cluster.brokers[served_again].delete_topic(home)
+        for name, broker in cluster.brokers.items():
+            broker.peers = ports[name]
+        until(lambda: rows(client, other) == [b"half"], "what was committed is there")
+        patiently(lambda: cluster.brokers[served_again].create_topic(Topic(home)))
+        assert rows(client, home) == []
 
 
 def test_a_tell_that_was_given_up_is_said_again(cluster: Served) -> None:

@@ -44,7 +44,8 @@ class Rules:
     Attributes:
         written_first: nobody is told of a decision before it is in the home's journal.
         silence_is_written: who asks after the time is told "aborted" when that is written.
-        kept_by_shard: decisions are the shard's, and stay when the topic goes.
+        kept_by_shard: decisions stay when the topic goes; as built, in the catalogue until all
+            who take part were told (docs/adr/0057).
         asks: participants ask when the time is over.
         told_first: a commit is answered when all participants have it in their journals.
         moves_max: hand-overs.

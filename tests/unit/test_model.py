@@ -5,6 +5,8 @@ Not covered: what the settings do; that is with the broker and the engine.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,17 @@ def test_a_slip_of_the_finger_is_told_what_was_meant() -> None:
         Topic.from_dict({"name": "t", "leese_ms": 5})
     with pytest.raises(BadRequest, match=r"topic\.colour: one of [a-z_, ]*, got: 'red'"):
         Topic.from_dict({"name": "t", "colour": "red"})
+
+
+def test_a_status_is_shown_as_its_word__and_is_a_number_as_json() -> None:
+    status = RowStatus.LEASE_LOST
+    assert (str(status), f"{status}", f"{status:>11}", f"{status:d}") == (
+        "LEASE_LOST",
+        "LEASE_LOST",
+        " LEASE_LOST",
+        "3",
+    )
+    assert json.dumps([status]) == "[3]"
 
 
 def test_numbers_on_the_wire_are_for_ever() -> None:

@@ -44,7 +44,9 @@ from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.coordinator import Coordinator
+from dejaqueue.broker.transactions.home import is_over
 from dejaqueue.broker.transactions.transactions import Transactions
+from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
     Elsewhere,
@@ -131,6 +133,8 @@ class Broker:
             lambda *of: self._catalogue.has_partition(*of),
             self.shard_of,
             lambda: self.peers,
+            lambda name: self._catalogue.row_of(name),
+            lambda name: is_over(name, self.clock.utc_ms(), self.settings.clock),
         )
         self.transactions = Transactions(coordinator, self.clock, self._served_of)
         self.homes = Homes(self.runtime, lambda: self.peers)
@@ -185,13 +189,15 @@ class Broker:
             worker.start()
         self.history.start()
         if self.alone is not None:
-            deleting.finish_all(self.store, self.alone)
+            deleting.finish_all(self.store, self.alone)  # nobody can be told of transactions yet
         ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
         self._ports = TopicPorts(*ports, self._opener)
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
         self.backups.start()
+        if self.alone is not None and self.alone.leaving():
+            self._threads.start("dejaq-bury", self._finish_told)
         # Of a cluster, topics come by `take`.
         self._room.begin(self.store, [] if self.alone is None else self.alone.used())
         news.started(self.topic_count, (self.started_us - began_us) // 1_000)
@@ -417,7 +423,7 @@ class Broker:
             self.check_running()
             self.history.check(topic.history)
             if self.alone is not None:
-                deleting.finish(topic.name, self.store, self.alone)
+                deleting.finish(topic.name, self.store, self.alone, self.tell_all)
                 if self.alone.find(topic.name) is None:
                     self.history.drop(topic.name)
             made = self._catalogue.create(topic, exist_ok=exist_ok)
@@ -442,8 +448,8 @@ class Broker:
         """Delete a topic and all its messages. Raises TopicUnknown.
 
         Raises:
-            Unavailable: it is deleted, but not everybody has let go of it yet; the same call again
-                waits for them.
+            Unavailable: it is deleted, but not everybody has let go of it yet, or knows of its
+                transactions; the same call again waits for them.
         """
         if self.alone is None:
             self.check_running()
@@ -454,14 +460,25 @@ class Broker:
             return
         with self._names.held(name):
             self.check_running()
-            self.alone.delete(name)
+            if self.alone.row_of(name) is None:
+                self.alone.delete(name)
             with self._lock:
                 runtime = self._topics.pop(name, None)
-            known: dict[int, int] = {}
+            known = {}
             if runtime is not None:  # somebody used it
                 self._endings.close([runtime])
-                known = runtime.next_sequences()
-            deleting.finish(name, self.store, self.alone, known)
+                known = runtime.given()
+            deleting.finish(name, self.store, self.alone, self.tell_all, known)
+
+    def _finish_told(self) -> None:
+        """Finish deletions that a crash has cut short, once all know what was decided there."""
+        assert self.alone is not None
+        deleting.finish_all(self.store, self.alone, self.tell_all, self._names.held)
+
+    def tell_all(self, row: TopicRow) -> None:
+        """Have everybody know what was decided in a topic that is gone. Raises Unavailable."""
+        self.check_running()
+        deleting.tell_all(row, self.transactions.coordinator.tell_left, self._threads)
 
     def topics(self) -> list[Topic]:
         """Every topic, by name."""

@@ -7,6 +7,8 @@
     {"deleting": name}               it is gone for everybody; its journals are still there
     {"closed": [name, ids_from]}     nobody writes to them any more; all its ids are below that one
     {"closed": [name, ids_from, shard]}  the same of one shard of it, which is served apart
+    {"closed": [name, ids_from, shard, decided]}  and what was decided there of transactions, of
+                                     which somebody may not know: [name, commit, record] each
     {"deleted": name}                its journals are dropped: what is kept now is a tombstone
 
 Room: catalogue; pure.
@@ -18,15 +20,18 @@ See: state.py for what they do; docs/reference/journal-format.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.model import Assignment, OnDuplicate, Topic, TopicKind
 
 FORMAT = 1
 """Of the entries and of the snapshots."""
+
+Decided: TypeAlias = tuple[str, bool, str]
+"""A transaction's name, whether it was committed, and the record of its home: who takes part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +102,13 @@ class ClosedTopic:
     Attributes:
         ids_from: every sequence that one of its partitions gave is below this.
         shard: what is served apart of it, and closed; "" = all of it.
+        decided: decisions of transactions whose home it was, and of which not everybody was told.
     """
 
     name: str
     ids_from: int
     shard: str = ""
+    decided: tuple[Decided, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +172,10 @@ def to_bytes(change: Change) -> bytes:
             values = {"used": name}
         case DeletingTopic(name):
             values = {"deleting": name}
-        case ClosedTopic(name, ids_from, shard):
+        case ClosedTopic(name, ids_from, shard, ()):
             values = {"closed": [name, ids_from, *([shard] if shard else [])]}
+        case ClosedTopic(name, ids_from, shard, decided):
+            values = {"closed": [name, ids_from, shard, decided]}
         case DeletedTopic(name):
             values = {"deleted": name}
     return _ENCODER.encode(values).encode()
@@ -187,8 +196,15 @@ def _made(values: dict[str, Any]) -> MadeTopic:
 
 
 def _closed(values: list[Any]) -> ClosedTopic:
-    name, ids_from, *shard = values
-    return ClosedTopic(str(name), int(ids_from), *map(str, shard))
+    name, ids_from = values[:2]
+    shard = values[2] if len(values) > 2 else ""
+    decided = decided_from(values[3]) if len(values) > 3 else ()
+    return ClosedTopic(str(name), int(ids_from), str(shard), decided)
+
+
+def decided_from(values: Iterable[Any]) -> tuple[Decided, ...]:
+    """Decisions, of JSON values. Raises TypeError, ValueError."""
+    return tuple((str(name), bool(commit), str(record)) for name, commit, record in values)
 
 
 _READ: dict[str, Callable[[Any], Change]] = {

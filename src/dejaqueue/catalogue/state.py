@@ -25,11 +25,13 @@ from dejaqueue.catalogue.changes import (
     AlteredTopic,
     Change,
     ClosedTopic,
+    Decided,
     DeletedTopic,
     DeletingTopic,
     FoundedCluster,
     MadeTopic,
     UsedTopic,
+    decided_from,
     settings_of,
     topic_from,
 )
@@ -53,6 +55,7 @@ class TopicRow:
         is_closed: of one that is being deleted: nobody writes to its journals.
         start: of a cluster: the slot of its first shard.
         let_go: of one that is being deleted: shards to which nobody writes.
+        decided: of what is closed of it: decisions of transactions that not everybody was told.
     """
 
     topic: Topic
@@ -63,6 +66,7 @@ class TopicRow:
     is_closed: bool = False
     start: int = 0
     let_go: tuple[str, ...] = ()
+    decided: tuple[Decided, ...] = ()
 
     @property
     def waits(self) -> tuple[str, ...]:
@@ -71,13 +75,17 @@ class TopicRow:
             return ()
         return tuple(shard for shard in self.topic.shards if shard not in self.let_go)
 
-    def closed(self, ids_from: int, shard: str) -> TopicRow:
+    def closed(self, change: ClosedTopic) -> TopicRow:
         """Nobody writes to it any more, or to a shard of it."""
+        shard = change.shard
         let_go = (*self.let_go, shard) if shard else ()
         is_closed = not shard or set(self.topic.shards) <= set(let_go)
-        ids_from = max(self.ids_from, ids_from)
         return replace(
-            self, ids_from=ids_from, is_closed=is_closed, let_go=() if is_closed else let_go
+            self,
+            ids_from=max(self.ids_from, change.ids_from),
+            is_closed=is_closed,
+            let_go=() if is_closed else let_go,
+            decided=self.decided + change.decided,
         )
 
     def to_values(self) -> dict[str, Any]:
@@ -98,10 +106,11 @@ class TopicRow:
             bool(values.get("is_closed", False)),
             int(values.get("start", 0)),
             tuple(values.get("let_go", ())),
+            decided_from(values.get("decided", ())),
         )
 
 
-_REST = ("counts", "ids_from", "is_used", "is_closed", "start", "let_go")
+_REST = ("counts", "ids_from", "is_used", "is_closed", "start", "let_go", "decided")
 """What a row has that is left out where it is nothing."""
 
 
@@ -157,8 +166,8 @@ class CatalogueState:
                     self.leaving[name] = self.rows[name]  # in one of them, whoever looks meanwhile
                     del self.rows[name]
                     self.in_shards.discard(name)
-                case ClosedTopic(name, ids_from, shard):
-                    self.leaving[name] = self.leaving[name].closed(ids_from, shard)
+                case ClosedTopic(name):
+                    self.leaving[name] = self.leaving[name].closed(change)
                 case DeletedTopic(name):
                     self._bury(name)
         except KeyError as wrong:

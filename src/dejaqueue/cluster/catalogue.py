@@ -18,7 +18,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 
 from dejaqueue.broker.topic.catalogue import Changes
-from dejaqueue.broker.topic.given_ids import ids_behind
+from dejaqueue.broker.topic.given_ids import TopicReport, left_by
 from dejaqueue.broker.topic.journal_catalogue import JournalCatalogue
 from dejaqueue.catalogue.changes import Change, ClosedTopic, DeletedTopic, DeletingTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog, Plan
@@ -141,6 +141,8 @@ class ClusterCatalogue(JournalCatalogue):
             text = f"topic {name} is being deleted"
             if row.waits:
                 text += f": {', '.join(row.waits)} is not let go of yet"
+            elif row.decided:
+                text += ": not everybody who takes part in its transactions could be told yet"
             raise Unavailable(text, 100)
 
     # --- the end of a topic ---------------------------------------------------------------------
@@ -190,7 +192,7 @@ class ClusterCatalogue(JournalCatalogue):
     def let_go(self, row: TopicRow, shards: Sequence[str]) -> None:
         """Their owner does not serve these shards of a topic that is being deleted any more.
 
-        What they have given is read behind an epoch, so nobody gives anything any more.
+        What they have given and decided is read behind an epoch, so they do neither any more.
 
         Raises:
             Fenced: another owner serves it, and hears of the deletion. Unavailable.
@@ -198,14 +200,14 @@ class ClusterCatalogue(JournalCatalogue):
         self.read()
         name, journals = row.topic.name, self.journals_of(row)
         for shard in [one for one in shards if one in self._waits(row)]:
-            ids_from = ids_behind(self._store, row, journals, {}, shard=shard, fences=True)
-            self._change(lambda shard=shard, ids=ids_from: self._closed(row, ids, shard))  # type: ignore[misc]
+            left = left_by(self._store, row, journals, {}, shard=shard, fences=True)
+            self._change(lambda shard=shard, left=left: self._closed(row, left, shard))  # type: ignore[misc]
         log.debug("topic %s is let go of: %s", name, ", ".join(shards))
 
-    def _closed(self, row: TopicRow, ids_from: int, shard: str) -> Change | None:
+    def _closed(self, row: TopicRow, left: TopicReport, shard: str) -> Change | None:
         if shard not in self._waits(row):
             return None
-        return ClosedTopic(row.topic.name, ids_from, shard)
+        return ClosedTopic(row.topic.name, left.ids_from, shard, left.decided)
 
     def _waits(self, row: TopicRow) -> tuple[str, ...]:
         """What is not let go of yet of the topic of a row, if that is being deleted still."""
@@ -213,7 +215,8 @@ class ClusterCatalogue(JournalCatalogue):
         return () if found is None or found.number != row.number else found.waits
 
     def bury(self, row: TopicRow) -> None:
-        """Drop the journals of a deleted topic that everybody has let go of. Raises Unavailable."""
+        """Drop the journals of a deleted topic that everybody has let go of, and of whose
+        transactions everybody was told. Raises Unavailable."""
         self.read()
         if self._waits(row):
             return

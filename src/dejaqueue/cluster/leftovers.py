@@ -14,9 +14,14 @@ from functools import partial
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.catalogue.state import TopicRow
+from dejaqueue.clock import Clock
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.placement import dealt
 from dejaqueue.errors import DejaQError
+
+RETRY_US = 1_000_000
+"""Who could not be told of a transaction is told again after this."""
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -28,6 +33,7 @@ class Leftovers:
         node: its name.
         slot_of: the slot of a topic, or of a shard of one.
         see_topics: called when the catalogue may have changed.
+        clock: elapsed time.
     """
 
     def __init__(
@@ -36,11 +42,14 @@ class Leftovers:
         threads: Threads,
         slot_of: Callable[[str], int],
         see_topics: Callable[[], None],
+        clock: Clock,
     ) -> None:
-        self._node, self._threads = node, threads
+        self._node, self._threads, self._clock = node, threads, clock
         self._slot_of, self._see_topics = slot_of, see_topics
         self._busy: set[str] = set()
         """Topics whose journals are looked at or dropped just now."""
+        self._later_us: dict[str, int] = {}
+        """When those who take part in a topic's transactions are told again."""
         self._tidied: set[str] = set()
         self._tidied_version = -1
 
@@ -75,14 +84,24 @@ class Leftovers:
             row = catalogue.row_of(topic)
             if row is None or row.waits:
                 continue
+            if self._clock.now_us() < self._later_us.get(topic, 0):
+                continue
             if buriers and buriers[self._slot_of(topic)] == self._node:
-                self._apart(topic, partial(catalogue.bury, row))
+                self._apart(topic, partial(self._bury, broker, catalogue, row))
         version = catalogue.version
         if version != self._tidied_version:
             words = catalogue.words()
             if self._tidied - words:
                 broker.store.tidy(words)
             self._tidied, self._tidied_version = words, version
+
+    def _bury(self, broker: Broker, catalogue: ClusterCatalogue, row: TopicRow) -> None:
+        """Have everybody know what was decided in it, then drop its journals."""
+        if row.decided:
+            self._later_us[row.topic.name] = self._clock.now_us() + RETRY_US
+            broker.tell_all(row)
+            del self._later_us[row.topic.name]
+        catalogue.bury(row)
 
     def _apart(self, topic: str, call: Callable[[], None]) -> None:
         """Do one thing at a time with journals of a topic, beside the rounds: it may hang."""

@@ -130,7 +130,7 @@ class Node:
         self._slots = slots
         self._layout = Layout()
         self._claims = Claims(name, coordinator, self._where)
-        self._leftovers = Leftovers(name, self._where, self._slot, self._see_topics)
+        self._leftovers = Leftovers(name, self._where, self._slot, self._see_topics, self._clock)
         self._mine: dict[int, int] = {}
         """Slots that a round has found to be ours, with the revision of their facts."""
         self._looking: list[Wake] = []

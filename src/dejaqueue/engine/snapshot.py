@@ -343,6 +343,22 @@ def epoch_of(meta: str) -> tuple[int, int]:
         raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
 
 
+def decided_of(meta: str, read: Read) -> dict[str, tuple[bool, str]]:
+    """What was decided of transactions at a snapshot, without restoring it.
+
+    Args:
+        meta, read: as for `restore`; one small file is read.
+
+    Raises:
+        JournalDamaged: the text or the file is not what a plan gives.
+    """
+    try:
+        small = json.loads(bytes(read(str(json.loads(meta)["small"]))))
+        return {str(name): (bool(commit), str(text)) for name, commit, text in small[8]}
+    except (LookupError, TypeError, ValueError) as error:
+        raise JournalDamaged(f"snapshot: not what was planned ({error!r})") from error
+
+
 def _check(is_right: bool, text: str) -> None:
     if not is_right:
         raise JournalDamaged(f"snapshot: {text}")

@@ -15,6 +15,7 @@ from dejaqueue.broker.shard import opening
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.topic.catalogue import Catalogue
+from dejaqueue.broker.topic.given_ids import PartitionReport
 from dejaqueue.broker.topic.peers import TELL
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.transactions.coordinator import Coordinator
@@ -237,6 +238,18 @@ def who_is_elsewhere_knows_it_already(patch: pytest.MonkeyPatch) -> None:
             then({"commit": False}, None)
 
     patch.setattr(Coordinator, "_ask_far", ask_far)
+
+
+@mutant
+def a_decision_goes_with_its_topic(patch: pytest.MonkeyPatch) -> None:
+    """Whoever was not told when the topic of the home went is told that nothing was committed."""
+    patch.setattr(PartitionReport, "untold", property(lambda self: ()))
+
+
+@mutant
+def a_topic_that_is_going_has_decided_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Its owner may not have let go of it yet, and what it has decided is not read."""
+    patch.setattr(Coordinator, "_of_gone", lambda self, name: False)
 
 
 # --- journals that hang ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.going_back import GoingBack
 from tests.simulation.cluster.hanging import Hanging
+from tests.simulation.cluster.homes import HomeRemover, has_homes
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.membership import Membership
 from tests.simulation.cluster.plan import Plan, choose_plan
@@ -29,6 +30,7 @@ from tests.simulation.scenario import choose
 QUIET_US = 15 * SECOND
 """Leases of messages last ten seconds, transactions eight, and brokers look at everything again
 after ten (node.py, REFRESH_MS)."""
+HOMES = ("y1", "y2")
 REMADE = ("m1", "m2", "m3")
 FAR_NAMES = ("u", "v", "w", "x")
 
@@ -68,15 +70,16 @@ def _note_count(history: History) -> int:
 
 
 @coordinators_in_fibers()
-def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run:
+def simulate_cluster(seed: int, haste: int = 0, plan: Plan | None = None) -> Run:
     """Run a seed.
 
     Args:
-        haste: it is so many times shorter, and things break so many times as often.
+        haste: it is so many times shorter, and things break so many times as often; 0 = 4 where
+            homes of transactions are deleted, 1 elsewhere.
         plan: what the cluster is like; None = the seed says it.
     """
     world = World(seed)
-    plan = plan or choose_plan(seed, haste)
+    plan = plan or choose_plan(seed, haste or (4 if has_homes(seed) else 1))
     Writer._spread = itertools.count()
     random = world.random
     count, trouble = random.choice([2, 3, 3, 4]), random.choice([0.0, 0.0, 0.01, 0.05])
@@ -102,6 +105,8 @@ def simulate_cluster(seed: int, haste: int = 1, plan: Plan | None = None) -> Run
             transactor.far = (far.name, far.partitions)
     names = REMADE[: max(random.choice([0, 0, 1, 2, 3]), 2 * plan.hangs)]
     remakers = [Remaker(name, world, cluster, world.chance(0.5)) for name in names]
+    if has_homes(seed):
+        remakers += [HomeRemover(name, world, cluster, ends_gone=True) for name in HOMES]
     for remaker in remakers:
         world.after(world.between(0, 2 * SECOND), remaker.act)
     end_us = world.now_us + random.choice([4, 8, 12]) * SECOND // plan.haste

@@ -15,6 +15,7 @@ import pytest
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog
+from dejaqueue.clock import SteadyClock
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.leftovers import Leftovers
 from dejaqueue.cluster.placement import dealt
@@ -71,7 +72,7 @@ class Seen:
 
 def test_the_owner_of_the_slot_says_that_a_topic_is_let_go_of__once_it_is(site: Site) -> None:
     seen = Seen()
-    leftovers = Leftovers("a", Threads(), lambda name: 1, seen)
+    leftovers = Leftovers("a", Threads(), lambda name: 1, seen, SteadyClock())
     assert leftovers.let_go(site.broker(), site.catalogue, {0, 2})  # another's slot
     assert not leftovers.let_go(site.broker(has_let_go=False), site.catalogue, {1})
     assert (site.waits, seen.count) == (("t",), 0)
@@ -84,7 +85,10 @@ def test_the_owner_of_the_slot_says_that_a_topic_is_let_go_of__once_it_is(site: 
 def test_one_broker_drops_the_journals__when_nobody_serves_them(site: Site) -> None:
     slot = dealt(NODES, SLOTS).index("a")
     seen = {name: Seen() for name in NODES}
-    by_name = {name: Leftovers(name, Threads(), lambda topic: slot, seen[name]) for name in NODES}
+    by_name = {
+        name: Leftovers(name, Threads(), lambda topic: slot, seen[name], SteadyClock())
+        for name in NODES
+    }
     for one in by_name.values():
         one.bury(site.broker(), site.catalogue, NODES, SLOTS)
     assert (seen["a"].count, seen["b"].count) == (0, 0)  # it waits to be let go of
@@ -99,7 +103,7 @@ def test_one_broker_drops_the_journals__when_nobody_serves_them(site: Site) -> N
 
 
 def test_what_is_kept_here_of_a_topic_that_is_gone_is_tidied_up_once(site: Site) -> None:
-    leftovers = Leftovers("a", Threads(), lambda name: 0, lambda: None)
+    leftovers = Leftovers("a", Threads(), lambda name: 0, lambda: None, SteadyClock())
     leftovers.bury(site.broker(), site.catalogue, ["b"], SLOTS)
     assert site.tidied == []
     row = site.catalogue.row_of("t")

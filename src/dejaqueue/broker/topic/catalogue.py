@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from dejaqueue import limits
 from dejaqueue.broker import news
+from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.errors import BadRequest, Refused, TopicExists, TopicUnknown
 from dejaqueue.model import CHANGEABLE, Topic, parse_subscription
 from dejaqueue.subscriptions import BORN, changed_subscriptions
@@ -144,6 +145,10 @@ class Catalogue(ABC):
     @abstractmethod
     def changing(self) -> tuple[str, ...]:
         """Topics that are being deleted."""
+
+    @abstractmethod
+    def row_of(self, name: str) -> TopicRow | None:
+        """A topic that is being deleted; None = nothing is left of it."""
 
     @abstractmethod
     def close(self) -> None:

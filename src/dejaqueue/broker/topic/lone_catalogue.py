@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 
 from dejaqueue.broker.topic.journal_catalogue import JournalCatalogue
-from dejaqueue.catalogue.changes import ClosedTopic, DeletedTopic
+from dejaqueue.catalogue.changes import ClosedTopic, Decided, DeletedTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog
 from dejaqueue.errors import JournalDamaged, Refused
 from dejaqueue.journal.interface import JournalStore
@@ -70,13 +70,15 @@ class LoneCatalogue(JournalCatalogue):
         known = self._exists(topic, exist_ok=exist_ok)
         return super().create(topic, exist_ok=exist_ok) if known is None else known
 
-    def closed(self, name: str, ids_from: int) -> None:
+    def closed(self, name: str, ids_from: int, decided: tuple[Decided, ...] = ()) -> None:
         """The second step: nobody writes to the journals of a deleted topic any more.
 
         Args:
             ids_from: every sequence that it gave is below this.
+            decided: what not everybody was told of its transactions.
         """
-        self._change(lambda: ClosedTopic(name, ids_from) if self.row_of(name) is not None else None)
+        closed = ClosedTopic(name, ids_from, decided=decided)
+        self._change(lambda: closed if self.row_of(name) is not None else None)
 
     def buried(self, name: str) -> None:
         """The third step: the journals of a deleted topic are dropped."""

@@ -29,6 +29,7 @@ from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
 from dejaqueue.broker.shard.stored_rows import RowsAwaited
 from dejaqueue.broker.topic.allotment_queue import AllotmentQueue, DurableBacklog
+from dejaqueue.broker.topic.given_ids import PartitionReport
 from dejaqueue.broker.topic.home_chore import HomeChore
 from dejaqueue.broker.topic.homes import Homes, TopicHome
 from dejaqueue.broker.topic.rates import Rates
@@ -428,11 +429,15 @@ class ServedTopic(ServedView):
         self.submit(partition_number, request)
         return future
 
-    def next_sequences(self) -> dict[int, int]:
-        """What the next message of each partition would get, of those that were read; by number.
-        Not below what it is, once the topic is closed."""
+    def given(self) -> dict[int, PartitionReport]:
+        """What each partition has given, of those that were read; by number. Not less than what it
+        is, once the topic is closed."""
         read = [partition for partition in self.partitions if partition.was_read]
-        return {partition.number: partition.core.engine.next_sequence for partition in read}
+        engines = {partition.number: partition.core.engine for partition in read}
+        return {
+            number: PartitionReport(engine.next_sequence, dict(engine.decisions))
+            for number, engine in engines.items()
+        }
 
     def close(
         self, close_one: Callable[[Partition], None], seconds_max: float | None = None

@@ -23,8 +23,8 @@ from dejaqueue.broker.transactions import home
 from dejaqueue.broker.transactions.home import RETRY_MS, Decision
 from dejaqueue.broker.transactions.names import Participant, TransactionName
 from dejaqueue.broker.transactions.record import Record
+from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.errors import (
-    BadRequest,
     DejaQError,
     Elsewhere,
     InternalError,
@@ -42,6 +42,8 @@ class Coordinator:
         has: whether there is such a partition, served here or not.
         shard_of: what is served with a partition of a topic: the topic, or a shard of it.
         peers: the way to other brokers of a cluster; None = there is none.
+        leaving: a topic that is being deleted, by its name; None = nothing is left of it.
+        is_over: whether a transaction's time is, by the clock of any broker.
     """
 
     def __init__(
@@ -50,11 +52,14 @@ class Coordinator:
         has: Callable[[str, int], bool],
         shard_of: Callable[[str, int], str],
         peers: Callable[[], Peers | None] = lambda: None,
+        leaving: Callable[[str], TopicRow | None] = lambda name: None,
+        is_over: Callable[[TransactionName], bool] = lambda name: True,
     ) -> None:
         self.served = served
         self.has = has
         self._shard_of = shard_of
         self._peers = peers
+        self._leaving, self._is_over = leaving, is_over
         self._lock = threading.Lock()
         # Under the lock.
         self._calls: set[_Call] = set()
@@ -68,11 +73,15 @@ class Coordinator:
     def begin(
         self, name: TransactionName, remember: Callable[[PartitionCore], Decision], commit: bool
     ) -> Future[None]:
-        """Decide in the home, then tell the others."""
-        if not self.has(name.topic, name.partition):
-            raise TopicUnknown(name.topic)
-        served = self.home_of(name)
+        """Decide in the home, then tell the others. Raises TopicUnknown, Unavailable."""
         call = _Call(self, name, commit)
+        if not self.has(name.topic, name.partition):
+            left = self._left(name)
+            with self._lock:
+                self._calls.add(call)
+            call.is_decided(left)
+            return call.done
+        served = self.home_of(name)
         with self._lock:
             self._calls.add(call)
         served.change(name.partition, remember).add_done_callback(call.home_decided)
@@ -88,6 +97,52 @@ class Coordinator:
             _settle(call.done, error)
         else:
             _settle(call.done, InternalError(f"{type(error).__name__}: {error}"))
+
+    # --- homes that are gone --------------------------------------------------------------------
+
+    def _of_gone(self, name: TransactionName) -> bool | None:
+        """As `recall`, of a home whose topic is gone.
+
+        That nothing was committed there is said when nobody can commit any more: when its owner
+        has let go, and, as a topic may be made of its name, when the time is over.
+        """
+        row = self._leaving(name.topic)
+        if row is not None:
+            if name.topic in row.waits or self._shard(row, name) in row.waits:
+                return None
+            decisions = {text: (commit, record) for text, commit, record in row.decided}
+            commit = home.said(decisions, name)
+            if commit is not None:
+                return commit
+        return False if self._is_over(name) else None
+
+    def _left(self, name: TransactionName) -> Decision:
+        """What was decided in a home whose topic is gone. Raises TopicUnknown, Unavailable."""
+        row = self._leaving(name.topic)
+        if row is None:
+            raise TopicUnknown(name.topic)
+        if name.topic in row.waits or self._shard(row, name) in row.waits:
+            raise Unavailable(f"topic {name.topic} is being deleted", RETRY_MS)
+        for text, commit, record in row.decided:
+            if text == name.text:
+                return Decision(commit, Record.parse(record))
+        raise TopicUnknown(name.topic)
+
+    @staticmethod
+    def _shard(row: TopicRow, name: TransactionName) -> str:
+        shards = row.topic.shards
+        return shards[name.partition % len(shards)]
+
+    def tell_left(self, row: TopicRow, then: Callable[[BaseException | None], None]) -> None:
+        """Tell what was decided in a topic that is gone, to all who may not know it.
+
+        Args:
+            then: called once, on any thread: with why one of them could not be told, or None.
+        """
+        together = _JoinedOutcome(len(row.decided), then)
+        for text, commit, record in row.decided:
+            name, decision = TransactionName.parse(text), Decision(commit, Record.parse(record))
+            _SpreadDecision(self, name, decision, together.answered).begin()
 
     # --- what a partition asks for itself (staging.py) ------------------------------------------
 
@@ -187,20 +242,16 @@ class Coordinator:
         try:
             name = TransactionName.parse(text)
             if not self.has(name.topic, name.partition):
-                raise TopicUnknown(name.topic)
+                then(self._of_gone(name))
+                return
             served = self.home_of(name)
         except Elsewhere as other:
 
             def far(answer: dict[str, Any], error: BaseException | None) -> None:
-                if isinstance(error, TopicUnknown):
-                    then(False)
-                else:
-                    then(None if error is not None else answer.get("commit"))
+                # Also if its topic is gone: what that means is said by the catalogue alone.
+                then(None if error is not None else answer.get("commit"))
 
             self._ask_far(other, ASK, {"transaction": text}, far)
-            return
-        except BadRequest:  # its topic is gone, and with it every decision: it was not committed
-            then(False)
             return
         except DejaQError:
             then(None)
@@ -264,8 +315,11 @@ class _Call:
         error = future.exception()
         if error is not None:
             self._coordinator.finish(self, error)
-            return
-        decision = future.result()
+        else:
+            self.is_decided(future.result())
+
+    def is_decided(self, decision: Decision) -> None:
+        """It is decided so, durably."""
         _SpreadDecision(
             self._coordinator, self._name, decision, partial(self._all_answered, decision)
         ).begin()
@@ -285,6 +339,31 @@ class _Call:
             why = "" if decision.commit else ": its time was over, or it was aborted before"
             outcome = Refused(f"transaction {text} was {word}{why}")
         self._coordinator.finish(self, outcome)
+
+
+class _JoinedOutcome:
+    """Answers that are waited for together.
+
+    Args:
+        count: how many.
+        then: called once, on any thread: with one of the errors, or None.
+    """
+
+    def __init__(self, count: int, then: Callable[[BaseException | None], None]) -> None:
+        self._waiting_for, self._then = count, then
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+        if not count:
+            then(None)
+
+    def answered(self, error: BaseException | None) -> None:
+        """One of them is there."""
+        with self._lock:
+            self._error = self._error or error
+            self._waiting_for -= 1
+            if self._waiting_for:
+                return
+        self._then(self._error)
 
 
 class _SpreadDecision:

@@ -10,6 +10,7 @@ See: transactions.py, which asks and tells; record.py; rule 12.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dejaqueue import limits
@@ -19,6 +20,7 @@ from dejaqueue.broker.transactions.names import Participant, TransactionName, fa
 from dejaqueue.broker.transactions.record import Record
 from dejaqueue.engine.commands import Decide, Remember
 from dejaqueue.errors import Unavailable
+from dejaqueue.settings import ClockSettings
 
 RETRY_MS = 1_000
 """Who could not be asked or told is asked or told again after this."""
@@ -93,13 +95,9 @@ def _write_down(home: PartitionCore, text: str, record: Record, commit: bool) ->
 
 def recall(home: PartitionCore, name: TransactionName) -> bool | None:
     """What was decided; what nobody decided in time is aborted from now on."""
-    known = home.engine.decisions.get(name.text)
-    if known is not None:
-        return known[0]
-    if name.branch:
-        commit = _recall_branch(home, name)
-        if commit is not None:
-            return commit
+    commit = said(home.engine.decisions, name)
+    if commit is not None:
+        return commit
     now_ms, clock = home.now_ms(), home.settings.clock
     # Begun by a clock that was ahead and is put right: its time would not be over for as long.
     is_foreign = name.began_ms > now_ms + clock.step_ms_max + clock.apart_ms_max
@@ -109,9 +107,17 @@ def recall(home: PartitionCore, name: TransactionName) -> bool | None:
     return False
 
 
-def _recall_branch(home: PartitionCore, name: TransactionName) -> bool | None:
-    """As `recall`, of what was decided for its family."""
-    decisions = home.engine.decisions
+def is_over(name: TransactionName, now_ms: int, clock: ClockSettings) -> bool:
+    """Whether nobody commits a transaction any more, by the clock of any broker."""
+    is_foreign = name.began_ms > now_ms + clock.step_ms_max + clock.apart_ms_max
+    return now_ms >= name.until_ms + clock.apart_ms_max or is_foreign
+
+
+def said(decisions: Mapping[str, tuple[bool, str]], name: TransactionName) -> bool | None:
+    """What decisions say of a transaction, or of a branch of one; None = nothing."""
+    known = decisions.get(name.text)
+    if known is not None or not name.branch:
+        return None if known is None else known[0]
     for commit, text in decisions.values():
         if f";{name.family};" in text:
             return commit and name.branch in Record.parse(text).branches

@@ -5,8 +5,10 @@ In a cluster: tests/cluster/test_made_again.py.
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.broker import Broker
@@ -17,7 +19,10 @@ from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
 from tests.cluster.brokers import payloads, send
+from tests.patience import PATIENCE_SECONDS, until
 
 
 class Places:
@@ -129,3 +134,77 @@ def test_copies_of_what_others_have_dropped_go(tmp_path: Path) -> None:
     store.tidy({"known"})
     assert sorted(path.name for path in (tmp_path / "topics").iterdir()) == ["known", "open"]
     store.close()
+
+
+def _untold(broker: Broker) -> str:
+    """A committed transaction of which the other topic could not be told; its name."""
+    name: str = broker.transactions.begin("home", 60_000)["transaction"]
+    for topic in ("home", "other"):
+        batch = pa.record_batch({"payload": pa.array([b"half"])})
+        future: Future[Reply] = Future()
+        broker.open_write(WriteStream(topic, transaction=name)).submit(1, batch, future.set_result)
+        assert future.result(PATIENCE_SECONDS).error is None
+    coordinator = broker.transactions.coordinator
+    coordinator.have_done = lambda *asked: asked[-1](Unavailable("away"))  # type: ignore[method-assign]
+    committed = broker.transactions.decide(name, ["home/0", "other/0"], commit=True)
+    with pytest.raises(Unavailable, match="is committed, but"):
+        committed.result(PATIENCE_SECONDS)
+    return name
+
+
+@pytest.mark.parametrize("step", ["closed", "told", "dropped"])
+def test_what_was_committed_in_a_topic_outlives_it__whatever_step_a_crash_comes_after(
+    places: Places, step: str
+) -> None:
+    broker = started(places)
+    for topic in ("home", "other"):
+        broker.create_topic(Topic(topic))
+    name = _untold(broker)
+    assert broker.alone is not None
+    if step == "closed":
+        broker.alone.closed = lambda name, *_: _cannot(name)  # type: ignore[method-assign]
+    elif step == "dropped":
+        del broker.transactions.coordinator.have_done
+        broker.store.drop = _cannot  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        broker.delete_topic("home")
+    if step == "told":
+        with pytest.raises(Unavailable, match="not everybody who takes part in its transactions"):
+            broker.create_topic(Topic("home"))
+        with pytest.raises(Unavailable, match="is committed, but"):
+            broker.transactions.decide(name, [], commit=True).result(PATIENCE_SECONDS)
+    broker.stop()
+    broker = started(places)
+    until(lambda: payloads(broker, "other") == ["half"], "what was committed is there")
+    until(lambda: broker.alone is not None and not broker.alone.leaving(), "home is gone")
+    broker.create_topic(Topic("home"))
+    assert payloads(broker, "home") == []
+    broker.stop()
+
+
+def test_a_deletion_is_asked_for_again_until_who_takes_part_was_told(places: Places) -> None:
+    broker = started(places)
+    for topic in ("home", "other"):
+        broker.create_topic(Topic(topic))
+    _untold(broker)
+    with pytest.raises(Unavailable):
+        broker.delete_topic("home")
+    assert payloads(broker, "other") == []
+    del broker.transactions.coordinator.have_done
+    broker.delete_topic("home")
+    assert payloads(broker, "other") == ["half"]
+    assert broker.alone is not None
+    assert broker.alone.leaving() == ()
+    broker.stop()
+
+
+def test_who_takes_part_and_is_deleted_need_not_be_told(places: Places) -> None:
+    broker = started(places)
+    for topic in ("home", "other"):
+        broker.create_topic(Topic(topic))
+    _untold(broker)
+    del broker.transactions.coordinator.have_done
+    broker.delete_topic("other")
+    broker.delete_topic("home")
+    assert broker.topics() == []
+    broker.stop()

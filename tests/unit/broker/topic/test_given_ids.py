@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.broker.topic.given_ids import IDS_FROM_MAX, UNREADABLE_IDS, ids_behind
+from dejaqueue.broker.topic.given_ids import IDS_FROM_MAX, UNREADABLE_IDS, PartitionReport, left_by
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import SnapshotFile
@@ -35,14 +35,19 @@ def written(store: MemoryStore, partition: int, rows: int) -> int:
 def test_what_is_known_counts__and_what_a_journal_says() -> None:
     store = MemoryStore()
     written(store, 2, 40)
-    assert ids_behind(store, row(3), "t", {0: 17, 1: 0}) == 40
-    assert ids_behind(store, row(3), "t", {0: 170, 1: 0}) == 170
-    assert ids_behind(store, row(3, 1_000), "t", {}) == 1_040
-    assert ids_behind(store, row(2, 1_000), "t", {}) == 1_000
+    assert (
+        left_by(store, row(3), "t", {0: PartitionReport(17), 1: PartitionReport(0)}).ids_from == 40
+    )
+    assert (
+        left_by(store, row(3), "t", {0: PartitionReport(170), 1: PartitionReport(0)}).ids_from
+        == 170
+    )
+    assert left_by(store, row(3, 1_000), "t", {}).ids_from == 1_040
+    assert left_by(store, row(2, 1_000), "t", {}).ids_from == 1_000
 
 
 def test_a_partition_that_was_never_used_is_not_looked_at() -> None:
-    assert ids_behind(MemoryStore(), row(9, 5), "t", {}) == 5  # there are no journals at all
+    assert left_by(MemoryStore(), row(9, 5), "t", {}).ids_from == 5  # there are no journals at all
 
 
 def test_what_a_snapshot_covers_is_not_counted_again() -> None:
@@ -52,7 +57,7 @@ def test_what_a_snapshot_covers_is_not_counted_again() -> None:
     meta = json.dumps({"next_sequence": 1_000, "now_ms": 7, "epoch": 2})
     journal.put_snapshot(tail - 2, meta, [SnapshotFile("part", b"")])
     journal.close()
-    assert ids_behind(store, row(1), "t", {}) == 1_001
+    assert left_by(store, row(1), "t", {}).ids_from == 1_001
 
 
 def test_a_journal_that_cannot_be_read_has_given_a_great_many(
@@ -65,11 +70,11 @@ def test_a_journal_that_cannot_be_read_has_given_a_great_many(
         raise JournalDamaged("rotten")
 
     store.open = damaged  # type: ignore[method-assign]
-    assert ids_behind(store, row(1, 7), "t", {}) == 7 + UNREADABLE_IDS
+    assert left_by(store, row(1, 7), "t", {}).ids_from == 7 + UNREADABLE_IDS
     assert "topic t, partition 0: how many ids it gave cannot be read" in caplog.text
 
 
 def test_after_years_they_begin_anew() -> None:
     store = MemoryStore()
-    assert ids_behind(store, row(1), "t", {0: IDS_FROM_MAX}) == IDS_FROM_MAX
-    assert ids_behind(store, row(1), "t", {0: IDS_FROM_MAX + 1}) == 0
+    assert left_by(store, row(1), "t", {0: PartitionReport(IDS_FROM_MAX)}).ids_from == IDS_FROM_MAX
+    assert left_by(store, row(1), "t", {0: PartitionReport(IDS_FROM_MAX + 1)}).ids_from == 0
