@@ -371,8 +371,8 @@ def test_messages_of_a_group_that_come_in_another_order_are_found(
 def test_where_priority_is_first_groups_share_in_each_by_itself() -> None:
     history = shared({"a": 8, "b": 2})
     history.group_order = "priority_first"
-    for one in (*history.sends, *history.deliveries):
-        one.priority = 7
+    for send, got_one in zip(history.sends, history.deliveries, strict=True):
+        send.priority = got_one.priority = 7
     assert judge(history) == []
     for send, got_one in zip(history.sends, history.deliveries, strict=True):
         send.priority = got_one.priority = 7 if send.group == "a" else 1
