@@ -8,6 +8,7 @@ See: http/app.py, which puts both together.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlencode
@@ -74,9 +75,16 @@ class Api:
         content = b"" if body is None else orjson.dumps(body)
         scope = self._inner(method, path, query or {}, len(content))
         status, pieces = 500, []
+        is_read, is_answered = False, asyncio.Event()
 
         async def receive() -> Message:
-            return {"type": "http.request", "body": content, "more_body": False}
+            nonlocal is_read
+            if not is_read:
+                is_read = True
+                return {"type": "http.request", "body": content, "more_body": False}
+            # As a server does it: what passes a request on waits here for a caller that goes away.
+            await is_answered.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
             nonlocal status
@@ -84,6 +92,8 @@ class Api:
                 status = message["status"]
             elif message["type"] == "http.response.body":
                 pieces.append(bytes(message.get("body", b"")))
+                if not message.get("more_body", False):
+                    is_answered.set()
 
         await self._app(scope, receive, send)
         answer = _read(b"".join(pieces))

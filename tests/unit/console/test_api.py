@@ -46,6 +46,25 @@ def test_a_request_has_the_viewers_key_and_nothing_of_a_browser() -> None:
     assert (scope["dejaq.certificate"], scope["client"]) == ("cn", ("127.0.0.1", 5))
 
 
+def test_whoever_waits_for_the_caller_to_go_away_hears_it_when_all_is_answered() -> None:
+    heard: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        gone = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)
+        heard.append("waits" if not gone.done() else "went on")
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        await asyncio.sleep(0)
+        heard.append("waits" if not gone.done() else "went on")
+        await send({"type": "http.response.body", "body": b""})
+        heard.append((await gone)["type"])
+
+    asyncio.run(Api(app, OUTER, None).get("/"))
+    assert heard == ["waits", "waits", "http.disconnect"]
+
+
 def test_an_answer_may_be_empty_or_no_json() -> None:
     assert asked(204, b"", method="GET", path="/")[1] is None
     assert asked(200, b"text", method="GET", path="/")[1] == "text"
