@@ -197,9 +197,14 @@ class ResourceExhausted(TryLater):
 
 
 class Unavailable(TryLater):
-    """The broker is starting, stopping or out of reach."""
+    """The broker is starting, stopping or out of reach.
+
+    Attributes:
+        is_final: a journal says so: it takes nothing more before its process starts anew.
+    """
 
     number = 32
+    is_final = False
 
 
 class Elsewhere(Unavailable):

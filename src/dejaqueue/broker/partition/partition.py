@@ -275,8 +275,11 @@ class Partition:
             self._begin(read_again(self.core, self._door) if opening is None else opening.result())
         except Exception as wrong:  # noqa: BLE001 - if it is not one of ours, it is our bug
             error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
+            if isinstance(error, Unavailable) and error.is_final:
+                self._failed = error  # a sync failed while it was read, or before, of a neighbour
             if str(error) != str(self._unreadable):  # it is tried ten times a second
-                news.failed(self.core.topic().name, self.number, error, final=False)
+                final = self._failed is not None
+                news.failed(self.core.topic().name, self.number, error, final=final)
             self._unreadable = error
             self.inbox.turn_away(error)
             return False

@@ -142,6 +142,7 @@ class ShardLog:
         """Held by who writes. Taken before `guard`."""
         self._chores: list[Future[None]] = []
         self._failure: str | None = None
+        self._is_final = False
         self._spare: Spare | None = None
         files.make_directory(directory)
         for name in files.names(directory):
@@ -352,12 +353,18 @@ class ShardLog:
         """The first failed sync or write is final (duty 8)."""
         self._failure = f"{self.directory} failed: {failure.strerror or failure}"
         self._release()
-        raise Unavailable(f"{self._failure}; whether it was stored is unknown") from failure
+        self._is_final = True
+        raise self._unusable(f"{self._failure}; whether it was stored is unknown") from failure
 
     def check_usable(self) -> None:
         """Raise Unavailable if it is closed or has failed."""
         if self._failure is not None:
-            raise Unavailable(self._failure)
+            raise self._unusable(self._failure)
+
+    def _unusable(self, text: str) -> Unavailable:
+        error = Unavailable(text)
+        error.is_final = self._is_final
+        return error
 
     @property
     def has_failed(self) -> bool:

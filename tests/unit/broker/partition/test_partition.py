@@ -177,6 +177,16 @@ def test_a_sync_that_failed_is_final(world: World) -> None:
     assert world.chore.loads == 1
 
 
+def test_a_sync_that_failed_is_final_where_it_is_met_on_reading__and_is_told(world: World) -> None:
+    error = Unavailable("fsync: EIO")
+    error.is_final = True
+    world.open = fails(error)
+    assert world.ask()[0].error is error
+    assert world.partition.failure is error, "what health tells of"
+    world.open = world._open
+    assert world.ask()[0].error is error
+
+
 def test_a_full_disk_is_not(world: World) -> None:
     world.ask()
     world.chore.error = ResourceExhausted("the disk is full", 1_000)

@@ -101,8 +101,9 @@ def test_a_sync_that_fails_is_final_for_all_of_the_shard_and_for_no_other() -> N
         neighbour.append([make_ack(1)], 1, 1)
     assert other.append([make_ack(1)], 1, 1) == 2
     one.close()
-    with pytest.raises(Unavailable, match="failed"):
+    with pytest.raises(Unavailable, match="failed") as raised:
         store.open("t", 0)
+    assert raised.value.is_final
 
 
 def test_rows_of_a_partition_that_nobody_has_read_are_live() -> None:
