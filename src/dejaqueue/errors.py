@@ -201,10 +201,12 @@ class Unavailable(TryLater):
 
     Attributes:
         is_final: a journal says so: it takes nothing more before its process starts anew.
+        is_unheard: a client says so: nobody was reached, so nothing can have happened.
     """
 
     number = 32
     is_final = False
+    is_unheard = False
 
 
 class Elsewhere(Unavailable):

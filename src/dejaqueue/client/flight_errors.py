@@ -35,6 +35,9 @@ _WRONG_DOORS = (
 )
 """What gRPC says when another port was meant, and what to do."""
 
+_UNHEARD = "failed to connect to all addresses"
+"""What gRPC says when there was no connection for the call, so nothing of it left."""
+
 _BROKEN = (
     flight.FlightUnavailableError,
     flight.FlightCancelledError,
@@ -77,7 +80,9 @@ def error_of(wrong: BaseException) -> DejaQError:
         for said, advice in _WRONG_DOORS:
             if said in text:
                 return Unavailable(f"the broker is out of reach: {advice}")
-        return Unavailable(f"the broker is out of reach: {shown}")
+        unreached = Unavailable(f"the broker is out of reach: {shown}")
+        unreached.is_unheard = _UNHEARD in text
+        return unreached
     if "RESOURCE_EXHAUSTED" in text:
         return ResourceExhausted(shown)
     if isinstance(wrong, pa.ArrowInvalid | pa.ArrowTypeError | pa.ArrowNotImplementedError):

@@ -219,9 +219,10 @@ class RoutedTransport:
     def _call(
         self, topic: str, call: Callable[[FlightTransport], Future[Answer]]
     ) -> Future[Answer]:
-        """One call to the broker of a topic, which is followed while it moves."""
+        """One call to the broker of a topic, which is followed while it moves. If there is nobody
+        where it was looked for, the others that are known are asked."""
         answer: Future[Answer] = Future()
-        clock = SteadyClock()
+        clock, unheard = SteadyClock(), set[str]()
         until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
 
         def attempt() -> None:
@@ -242,6 +243,9 @@ class RoutedTransport:
                     self._threads.submit(again, pause_ms)
                 except RuntimeError:  # closed meanwhile
                     answer.set_exception(error)
+            elif isinstance(error, Unavailable) and error.is_unheard and url not in unheard:
+                unheard.add(url)
+                attempt()
             else:
                 answer.set_exception(error)
 

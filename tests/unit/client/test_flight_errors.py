@@ -52,6 +52,14 @@ def test_what_arrow_raises(wrong: BaseException, kind: type[errors.DejaQError]) 
     assert type(error_of(wrong)) is kind
 
 
+def test_only_who_was_not_reached_heard_nothing() -> None:
+    refused = "Flight returned unavailable error, with message: failed to connect to all addresses"
+    for text, is_unheard in ((refused, True), ("Stream removed", False)):
+        error = error_of(flight.FlightUnavailableError(text))
+        assert isinstance(error, errors.Unavailable)
+        assert error.is_unheard is is_unheard
+
+
 @pytest.mark.parametrize(
     ("said", "advice"),
     [

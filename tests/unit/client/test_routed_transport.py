@@ -115,6 +115,28 @@ def test_a_topic_that_nobody_has_is_waited_for(routed: RoutedTransport, brokers:
     assert ask(routed) == B
 
 
+def nobody() -> Unavailable:
+    error = Unavailable("failed to connect")
+    error.is_unheard = True
+    return error
+
+
+def test_where_nobody_is_the_next_one_is_asked__each_once(
+    routed: RoutedTransport, brokers: Brokers
+) -> None:
+    brokers.answers[A] = [nobody()]
+    assert ask(routed) == B
+    brokers.answers[B] = [elsewhere(C)]
+    brokers.answers[C] = [nobody()]
+    assert ask(routed) == B, "who served it is gone: whoever is there is asked"
+    brokers.answers = {url: [nobody()] * 9 for url in (A, B, C)}
+    brokers.asked = []
+    with pytest.raises(Unavailable, match="failed to connect"):
+        ask(routed)
+    assert {url for url, _ in brokers.asked} == {A, B, C}
+    assert len(brokers.asked) == 4, "each once, and the first one again"
+
+
 def test_a_call_without_an_answer_is_not_made_again(
     routed: RoutedTransport, brokers: Brokers
 ) -> None:
