@@ -107,7 +107,7 @@ def test_a_message_is_sent_moved_copied_and_cancelled(
     root: Viewer, keyed: tuple[Site, Api]
 ) -> None:
     api, page = keyed[1], root.go("/topics/mine/send")
-    page.get_by_label("Payload").fill('{"a": 1}')
+    page.get_by_label("Payload", exact=True).fill('{"a": 1}')
     page.get_by_label("Due (ISO 8601 with a zone)").fill(LATER)
     expect(page.locator("#due-shown")).to_contain_text("2999-01-01T00:00:00.000Z")
     page.get_by_label("Key", exact=True).fill("clicked")
