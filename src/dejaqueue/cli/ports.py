@@ -16,6 +16,9 @@ OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """The ports that the kernel takes for connections that go out, from and to."""
 OUTGOING_MIN = 32_768
 TRIES_MAX = 1_000
+_CHANCE = random.SystemRandom()
+"""Not by a seed: programs that were seeded alike, as processes of a test run are, would choose the
+same port at the same time, and one be answered by the other's server."""
 
 
 def free_port(host: str = "127.0.0.1", count: int = 1) -> int:
@@ -31,7 +34,7 @@ def free_port(host: str = "127.0.0.1", count: int = 1) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ceiling = _outgoing_min() - count
     for tries in range(TRIES_MAX, 0, -1):
-        first = random.randint(PORT_MIN, ceiling) if ceiling > PORT_MIN else 0
+        first = _CHANCE.randint(PORT_MIN, ceiling) if ceiling > PORT_MIN else 0
         try:
             with ExitStack() as taken:
                 for place in range(count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +20,14 @@ def test_ports_are_free__and_below_those_of_connections_that_go_out() -> None:
     with ExitStack() as taken:
         for place in range(3):
             taken.enter_context(socket.create_server(("127.0.0.1", port + place)))
+
+
+def test_programs_that_are_seeded_alike_get_other_ports() -> None:
+    found = []
+    for _ in range(2):
+        random.seed(1)
+        found.append([free_port() for _ in range(3)])
+    assert found[0] != found[1]
 
 
 @pytest.mark.parametrize("said", ["", "1024 60999", "words"])

@@ -136,7 +136,9 @@ def test_what_administers_is_in_the_audit_log(sqs: Sqs, caplog: pytest.LogCaptur
         sqs.send(url, "b")
         sqs.refused("DeleteQueue", QueueUrl=f"{url}x")
     facts: list[Any] = [record.__dict__["audit"] for record in caplog.records]
-    found = [(one["operation"], one["topic"], one["outcome"]) for one in facts]
+    # A line that counts what tests before left out of the log may be among them.
+    told = [one for one in facts if one["outcome"] != "left out"]
+    found = [(one["operation"], one["topic"], one["outcome"]) for one in told]
     assert found == [("CreateQueue", "q", "done"), ("DeleteQueue", "qx", "TopicUnknown")]
 
 
