@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import urllib.request
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +14,6 @@ class S3Server:
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
-        self._numbers = itertools.count(1)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -28,7 +27,8 @@ class S3Server:
 
     def new_bucket(self) -> str:
         """The URL of a bucket that is made now."""
-        name = f"bucket-{next(self._numbers)}"
+        # Servers of one process have their buckets in common, also one after the other.
+        name = f"bucket-{uuid.uuid4().hex}"
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT", data=b"")
         urllib.request.urlopen(request).close()
         return f"s3://{name}"
