@@ -321,35 +321,23 @@ def metrics_block() -> str:
 
     parts = []
     for title, metrics in GROUPS.items():
-        rows: list[tuple[object, ...]] = [
-            (
-                f"`{metric.shown_name}`",
-                metric.type,
-                metric.unit,
-                " ".join(f"`{label}`" for label in metric.labels),
-                metric.meaning,
-            )
-            for metric in metrics
-        ]
+        rows = [metric_row(metric.shown_name, metric) for metric in metrics]
         head = ("metric", "type", "unit", "labels", "meaning")
         parts.append(f"### {title}\n\n{table(head, rows)}")
     return "\n".join(parts)
+
+
+def metric_row(name: str, metric: Any) -> tuple[object, ...]:
+    """The row of a metric, of the broker's or of a worker's page."""
+    labels = " ".join(f"`{label}`" for label in metric.labels)
+    return f"`{name}`", metric.type, metric.unit, labels, metric.meaning
 
 
 def worker_metrics_block() -> str:
     """Every metric of a worker's page."""
     from dejaqueue.tasks.worker.metrics_page import METRICS
 
-    rows: list[tuple[object, ...]] = [
-        (
-            f"`dejaq_worker_{metric.name}`",
-            metric.type,
-            metric.unit,
-            " ".join(f"`{label}`" for label in metric.labels),
-            metric.meaning,
-        )
-        for metric in METRICS
-    ]
+    rows = [metric_row(f"dejaq_worker_{metric.name}", metric) for metric in METRICS]
     return table(("metric", "type", "unit", "labels", "meaning"), rows)
 
 
