@@ -17,6 +17,7 @@ import pytest
 
 from dejaqueue import Client
 from dev.services.service import Service
+from tests.cluster.served import three_brokers
 from tests.crash import test_broker_kill as load
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.history import History
@@ -31,24 +32,8 @@ TOPIC = "kill"
 
 @pytest.fixture
 def brokers(postgresql: Service, etcd: Service, tmp_path: Path) -> Iterator[list[BrokerProcess]]:
-    made = [
-        BrokerProcess(
-            postgresql.url,
-            tmp_path / f"{node}.log",
-            cluster__coordinator=etcd.url,
-            cluster__node=node,
-            cluster__lease_ms=LEASE_MS,
-            journal__snapshot_entries=150,
-        )
-        for node in "abc"
-    ]
-    try:
-        for broker in made:
-            broker.start()
+    with three_brokers(tmp_path, postgresql, etcd, LEASE_MS, journal__snapshot_entries=150) as made:
         yield made
-    finally:
-        for broker in made:
-            broker.kill()
 
 
 def test_nothing_is_lost_early_or_twice__brokers_of_a_cluster_die_and_sleep(

@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dejaqueue import Client
 from dev.services.service import Service
+from tests.cluster.served import three_brokers
 from tests.crash.broker_process import BrokerProcess
 from tests.patience import PATIENCE_SECONDS, until
 from tests.sqs.conftest import client, key_of
@@ -91,26 +92,10 @@ class Shop:
 
 @pytest.fixture
 def shop(postgresql: Service, etcd: Service, tmp_path: Path) -> Iterator[Shop]:
-    made = [
-        BrokerProcess(
-            postgresql.url,
-            tmp_path / f"{node}.log",
-            cluster__coordinator=etcd.url,
-            cluster__node=node,
-            cluster__lease_ms=LEASE_MS,
-            sqs__enabled=True,
-        )
-        for node in "abc"
-    ]
-    try:
-        for broker in made:
-            broker.start()
-        shop = Shop(made)
+    with three_brokers(tmp_path, postgresql, etcd, LEASE_MS, sqs__enabled=True) as brokers:
+        shop = Shop(brokers)
         yield shop
         shop.close()
-    finally:
-        for broker in made:
-            broker.kill()
 
 
 def send(sqs: Any, url: str, group: str, number: int) -> tuple[str, str]:

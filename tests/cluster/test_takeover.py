@@ -18,6 +18,7 @@ import pytest
 from bench.outage import Probe
 from dejaqueue import Client
 from dev.services.service import Service
+from tests.cluster.served import three_brokers
 from tests.cluster.test_kill import owner_of
 from tests.crash import test_broker_kill as load
 from tests.crash.broker_process import BrokerProcess
@@ -34,23 +35,8 @@ PARTITIONS = 4
 
 @pytest.fixture
 def brokers(postgresql: Service, etcd: Service, tmp_path: Path) -> Iterator[list[BrokerProcess]]:
-    made = [
-        BrokerProcess(
-            postgresql.url,
-            tmp_path / f"{node}.log",
-            cluster__coordinator=etcd.url,
-            cluster__node=node,
-            cluster__lease_ms=LEASE_MS,
-        )
-        for node in "abc"
-    ]
-    try:
-        for broker in made:
-            broker.start()
+    with three_brokers(tmp_path, postgresql, etcd, LEASE_MS) as made:
         yield made
-    finally:
-        for broker in made:
-            broker.kill()
 
 
 def test_nobody_waits_for_the_lease_of_a_broker_that_was_killed(

@@ -32,6 +32,8 @@ from dejaqueue.wire.frames import Ping, Reply, Settle, SettleOp
 from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "t"
+COPIES_MAX = 10
+"""Of a directory whose broker goes on meanwhile, until no file went while it was copied."""
 
 
 @dataclass
@@ -196,7 +198,14 @@ class BrokerFixture:
         assert self.path is not None
         left = self.path
         self.path = left.with_name(f"{left.name}-after")
-        shutil.copytree(left, self.path)
+        for tries in range(COPIES_MAX, 0, -1):
+            try:
+                shutil.copytree(left, self.path)
+                break
+            except shutil.Error:  # a draft got its name, or a segment went, since it was listed
+                if tries == 1:
+                    raise
+                shutil.rmtree(self.path)
         self.broker.stop()
         self.broker = self._start()
 

@@ -37,6 +37,7 @@ from dejaqueue.cluster.ownership import COMPLETE
 from dejaqueue.coordinator.facts_server import FactsServer
 from dejaqueue.coordinator.kept_facts import KeptFacts
 from dejaqueue.errors import BadRequest
+from dejaqueue.flight.shared_address import OPEN
 from dejaqueue.journal.interface import store_path
 from dejaqueue.journal.processes import prepare
 from dejaqueue.settings import BrokerSettings
@@ -104,6 +105,7 @@ class Processes:
             ending.callback(self._facts.close)
             self._facts_server = FactsServer(self._facts)
             ending.callback(self._facts_server.close)
+            ending.callback(self._facts.open().watch(OPEN, self._say_once).close)
             self._http = ending.enter_context(_listening(server.host, server.http_port))
             self._port = server.port or free_port(server.host)
             if not is_loopback(server.host) and not self._facts.find("documents/keys"):
@@ -157,7 +159,16 @@ class Processes:
         with self._guard:
             if not self._address:
                 self._enter(child.name)
-            is_first = not self._is_said and all(one.where for one in self._children)
+        self._say_once()
+
+    def _say_once(self) -> None:
+        """Say where all listen, as soon as all do: each at its own address, and one at theirs."""
+        with self._guard:
+            is_first = (
+                not self._is_said
+                and all(one.where for one in self._children)
+                and bool(self._facts.find(OPEN, whole=True))
+            )
             self._is_said |= is_first
         if is_first:
             self._facts.put(COMPLETE, b"", None, None)

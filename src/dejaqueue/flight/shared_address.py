@@ -4,10 +4,11 @@ gRPC would let several processes listen at one port, and the kernel share caller
 switches that off. So the parent says who has the port, in a fact, and says another when that one
 has ended. Clients that follow leave it at once for the process that has their topic.
 
-    fact address    the name of the process
+    fact address         the name of the process whose turn it is
+    fact address/open    the name of the process that has opened it
 
 Room: flight.
-Holds: who is named opens the port as soon as it is free, and keeps it until it ends.
+Holds: who is named opens the port as soon as it is free, says so, and keeps it until it ends.
 See: ../cli/processes.py, the parent; docs/adr/0048-processes-divide-a-directory.md.
 """
 
@@ -15,13 +16,17 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import TYPE_CHECKING
 
 from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.coordinator.interface import Coordinator, Watch
 from dejaqueue.errors import DejaQError
-from dejaqueue.flight.server import FlightServer
+
+if TYPE_CHECKING:  # the parent of the processes needs the names of the facts, and serves nothing
+    from dejaqueue.flight.server import FlightServer
 
 KEY = "address"
+OPEN = "address/open"
 AGAIN_US = 250_000
 
 log = logging.getLogger("dejaqueue.flight")
@@ -62,11 +67,11 @@ class SharedAddress:
             again_us: int | None = None
             try:
                 fact = self._coordinator.get(KEY)
+                if fact is not None and fact.value.decode() == self._name:
+                    self._server.enter(self._port)
+                    self._coordinator.put(OPEN, fact.value, None)
+                    return
             except DejaQError as error:
                 log.warning("whose turn it is at port %d is not known: %s", self._port, error)
                 again_us = self._clock.now_us() + AGAIN_US
-            else:
-                if fact is not None and fact.value.decode() == self._name:
-                    self._server.enter(self._port)
-                    return
             self._clock.wait_until(again_us, self._wake)

@@ -9,8 +9,8 @@ import threading
 from typing import Any, cast
 
 from dejaqueue.coordinator.in_process import ProcessFacts
-from dejaqueue.flight.shared_address import KEY, SharedAddress
-from tests.patience import PATIENCE_SECONDS
+from dejaqueue.flight.shared_address import KEY, OPEN, SharedAddress
+from tests.patience import PATIENCE_SECONDS, until
 
 
 class Server:
@@ -41,8 +41,35 @@ def test_who_is_named_opens_the_port__and_nobody_else() -> None:
     assert not servers[0].entered.is_set()
     facts.put(KEY, b"a", None, None)
     assert servers[0].entered.wait(PATIENCE_SECONDS)
+    until(lambda: [fact.value for fact in facts.find(OPEN)] == [b"a"], "it says so")
     for entry in entries:
         entry.stop()
+    facts.close()
+
+
+class Slow(Server):
+    """Opens the port when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called, self.let = threading.Event(), threading.Event()
+
+    def enter(self, port: int) -> None:
+        self.called.set()
+        assert self.let.wait(PATIENCE_SECONDS)
+        super().enter(port)
+
+
+def test_a_port_is_said_to_be_open_once_it_is() -> None:
+    facts, server = ProcessFacts(), Slow()
+    facts.put(KEY, b"a", None, None)
+    entry = SharedAddress(cast(Any, server), facts.open(), "a", 1)
+    entry.start()
+    assert server.called.wait(PATIENCE_SECONDS)
+    assert facts.find(OPEN) == []
+    server.let.set()
+    until(lambda: bool(facts.find(OPEN)), "it says so")
+    entry.stop()
     facts.close()
 
 

@@ -1,0 +1,44 @@
+"""Three real brokers of a cluster on servers that other tests use, too."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from dev.services.service import Service
+from tests.crash.broker_process import BrokerProcess
+
+
+@contextmanager
+def three_brokers(
+    folder: Path, postgresql: Service, etcd: Service, lease_ms: int, **settings: object
+) -> Iterator[list[BrokerProcess]]:
+    """`dejaq serve` three times on a schema and a namespace of their own; killed at the end.
+
+    With those of an earlier test they would find its topics, its nodes and its API keys.
+    """
+    name = f"t{uuid.uuid4().hex}"
+    with psycopg.connect(postgresql.url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    made = [
+        BrokerProcess(
+            f"{postgresql.url}?options=-csearch_path%3D{name}",
+            folder / f"{node}.log",
+            cluster__coordinator=f"{etcd.url}/{name}",
+            cluster__node=node,
+            cluster__lease_ms=lease_ms,
+            **settings,
+        )
+        for node in "abc"
+    ]
+    try:
+        for broker in made:
+            broker.start()
+        yield made
+    finally:
+        for broker in made:
+            broker.kill()
