@@ -64,7 +64,7 @@ class Parent:
         """Have the Flight address when it is this process's turn."""
         from dejaqueue.flight.shared_address import SharedAddress
 
-        self._address = SharedAddress(flight, node.coordinator, node.name, self.port)
+        self._address = SharedAddress(flight.enter, node.coordinator, node.name, self.port)
         self._address.start()
 
     def leave(self) -> None:

@@ -16,14 +16,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.coordinator.interface import Coordinator, Watch
 from dejaqueue.errors import DejaQError
-
-if TYPE_CHECKING:  # the parent of the processes needs the names of the facts, and serves nothing
-    from dejaqueue.flight.server import FlightServer
 
 KEY = "address"
 OPEN = "address/open"
@@ -36,14 +33,15 @@ class SharedAddress:
     """What one of the processes does about it.
 
     Args:
+        enter: opens the port, and returns when it is open.
         name: of this process.
         port: of the address.
     """
 
     def __init__(
-        self, server: FlightServer, coordinator: Coordinator, name: str, port: int
+        self, enter: Callable[[int], None], coordinator: Coordinator, name: str, port: int
     ) -> None:
-        self._server, self._coordinator = server, coordinator
+        self._enter, self._coordinator = enter, coordinator
         self._name, self._port = name, port
         self._clock, self._wake = SteadyClock(), Wake()
         self._stopped = False
@@ -68,7 +66,7 @@ class SharedAddress:
             try:
                 fact = self._coordinator.get(KEY)
                 if fact is not None and fact.value.decode() == self._name:
-                    self._server.enter(self._port)
+                    self._enter(self._port)
                     self._coordinator.put(OPEN, fact.value, None)
                     return
             except DejaQError as error:

@@ -6,7 +6,6 @@ Not covered: the parent, which names them (tests/crash/test_processes_kill.py).
 from __future__ import annotations
 
 import threading
-from typing import Any, cast
 
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.flight.shared_address import KEY, OPEN, SharedAddress
@@ -29,7 +28,7 @@ def test_who_is_named_opens_the_port__and_nobody_else() -> None:
     facts = ProcessFacts()
     servers = [Server(), Server()]
     entries = [
-        SharedAddress(cast(Any, server), facts.open(), name, 7464)
+        SharedAddress(server.enter, facts.open(), name, 7464)
         for name, server in zip("ab", servers, strict=True)
     ]
     facts.put(KEY, b"", None, None)
@@ -63,7 +62,7 @@ class Slow(Server):
 def test_a_port_is_said_to_be_open_once_it_is() -> None:
     facts, server = ProcessFacts(), Slow()
     facts.put(KEY, b"a", None, None)
-    entry = SharedAddress(cast(Any, server), facts.open(), "a", 1)
+    entry = SharedAddress(server.enter, facts.open(), "a", 1)
     entry.start()
     assert server.called.wait(PATIENCE_SECONDS)
     assert facts.find(OPEN) == []
@@ -78,7 +77,7 @@ def test_a_coordinator_that_is_away_is_asked_again() -> None:
     facts.put(KEY, b"a", None, None)
     coordinator = facts.open()
     coordinator.cut()
-    entry = SharedAddress(cast(Any, server), coordinator, "a", 1)
+    entry = SharedAddress(server.enter, coordinator, "a", 1)
     entry.start()
     coordinator.mend()
     assert server.entered.wait(PATIENCE_SECONDS)
