@@ -358,7 +358,9 @@ class ChangedMany(Shape):
 class PeekedMessage(Message):
     """A message as it is now."""
 
+    due: int = Field(description="When it is due; of a leased one when its lease ends.")
     state: str
+    consumer: str = Field("", description="Of a leased one: who has it, where it is known.")
 
 
 class Page(Shape):

@@ -6,10 +6,14 @@ Not covered: which messages filters select (tests/cli/test_browsing.py).
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import Path
 
 from dejaqueue.cli.browse import _summary, _unknown
 from dejaqueue.client import HistoryGap, MessageChange, MessageHistory
-from tests.cli.conftest import Run
+from dejaqueue.settings import HistorySettings
+from tests.cli.conftest import Run, invoke
+from tests.integration.access_fixture import running
 
 DUE = "2100-01-01T00:00:00Z"
 
@@ -62,7 +66,12 @@ def test_a_histogram_begins_now_and_has_20_stretches__unless_one_says(run: Run) 
     assert [json.loads(row)["count"] for row in rows] == [0, 1, *[0] * 18]
 
 
-def test_history_shows_a_life__and_says_how_to_switch_it_on(run: Run) -> None:
+def test_history_shows_a_life__and_says_how_to_switch_it_on(tmp_path: Path) -> None:
+    with running(history=HistorySettings(directory=str(tmp_path))) as site:
+        look_at_lives(partial(invoke, url=f"dejaq://127.0.0.1:{site.flight.port}"))
+
+
+def look_at_lives(run: Run) -> None:
     run("topic", "create", "t", "--history")
     run("topic", "create", "plain")
     ids = [

@@ -163,10 +163,14 @@ def peek_batch(
     states: list[str],
     priorities: UInt16s | None = None,
     groups: pa.StringArray | None = None,
+    consumers: Sequence[str | None] | None = None,
 ) -> pa.RecordBatch:
     """The batch of a peek, schema PEEK."""
     columns = message_columns(journal, ids, dues_ms, attempts, locators, priorities, groups)
-    batch = pa.RecordBatch.from_arrays([*columns, pa.array(states, pa.utf8())], schema=PEEK)
+    names = (
+        pa.nulls(len(states), pa.utf8()) if consumers is None else pa.array(consumers, pa.utf8())
+    )
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(states, pa.utf8()), names], schema=PEEK)
     if columns[-1].null_count:
         batch = batch.filter(columns[-1].is_valid())
     return batch

@@ -49,7 +49,7 @@ class AsyncBrowsing:
 
         Returns:
             A table of schema PEEK: id, due, attempts, key, group, priority, tags, headers,
-            payload, state.
+            payload, state, consumer (of a leased one: who has it, where it is known).
         """
         ticket = browsing.check_peek(topic, limit, ids, keys, {**where})
         return await waiting.run(browsing.peek, self._core.transport, ticket, limit)

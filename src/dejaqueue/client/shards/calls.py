@@ -282,7 +282,9 @@ class ShardCalls:
         pages = [answer.result() for answer in asked]
         ends = [(page.schema.metadata or {}).get(NEXT) for page in pages]
         reached = [json.loads(end) for end in ends if end is not None]
-        table = pa.concat_tables([page.replace_schema_metadata(None) for page in pages])
+        # Brokers of two versions may have a column more or less.
+        parts = [page.replace_schema_metadata(None) for page in pages]
+        table = pa.concat_tables(parts, promote_options="default")
         if not table.num_rows and not reached:
             return table
         names = ["due", "id"] if self._is_by_time(ticket) else ["id"]
