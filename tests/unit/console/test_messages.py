@@ -6,7 +6,8 @@ from pathlib import Path
 
 from dejaqueue import Client
 from dejaqueue.model import Topic, TopicKind
-from dejaqueue.settings import ConsoleSettings, HistorySettings
+from dejaqueue.setting_groups import ConsoleSettings
+from dejaqueue.settings import HistorySettings
 from tests.integration.access_fixture import Site, give_keys, running
 from tests.unit.console.conftest import PROGRAM, Browser, fields_of, send
 
