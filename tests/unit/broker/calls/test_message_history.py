@@ -1,7 +1,7 @@
 """Covers: what is told of one message, of one broker and of several; gaps, and where it goes on.
 
 Not covered: recording (tests/rules/test_history.py); how brokers of a cluster ask one another
-(tests/cluster/test_ownership.py).
+(tests/cluster/test_message_history.py).
 """
 
 from __future__ import annotations
