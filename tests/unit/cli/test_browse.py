@@ -68,26 +68,23 @@ def test_a_histogram_begins_now_and_has_20_stretches__unless_one_says(run: Run) 
 
 def test_history_shows_a_life__and_says_how_to_switch_it_on(tmp_path: Path) -> None:
     with running(history=HistorySettings(directory=str(tmp_path))) as site:
-        look_at_lives(partial(invoke, url=f"dejaq://127.0.0.1:{site.flight.port}"))
-
-
-def look_at_lives(run: Run) -> None:
-    run("topic", "create", "t", "--history")
-    run("topic", "create", "plain")
-    ids = [
-        json.loads(run("send", topic, "--text", "x", "--due", DUE, "--json").stdout)["id"]
-        for topic in ("t", "plain")
-    ]
-    run("cancel", "t", "--id", str(ids[0]))
-    found = run("history", "t", str(ids[0]), "--json")
-    rows = [json.loads(line) for line in found.stdout.splitlines()]
-    assert [row["change"] for row in rows] == ["enqueued", "cancelled"]
-    assert (rows[0]["due"], found.stderr) == ("2100-01-01T00:00:00.000Z", "")
-    assert "cancelled" in run("history", "t", str(ids[0])).stdout
-    off = run("history", "plain", str(ids[1]))
-    assert (off.exit_code, off.stdout) == (0, "")
-    assert "nothing is recorded of message" in off.stderr
-    assert "dejaq topic alter plain --history" in off.stderr
+        run = partial(invoke, url=f"dejaq://127.0.0.1:{site.flight.port}")
+        run("topic", "create", "t", "--history")
+        run("topic", "create", "plain")
+        ids = [
+            json.loads(run("send", topic, "--text", "x", "--due", DUE, "--json").stdout)["id"]
+            for topic in ("t", "plain")
+        ]
+        run("cancel", "t", "--id", str(ids[0]))
+        found = run("history", "t", str(ids[0]), "--json")
+        rows = [json.loads(line) for line in found.stdout.splitlines()]
+        assert [row["change"] for row in rows] == ["enqueued", "cancelled"]
+        assert (rows[0]["due"], found.stderr) == ("2100-01-01T00:00:00.000Z", "")
+        assert "cancelled" in run("history", "t", str(ids[0])).stdout
+        off = run("history", "plain", str(ids[1]))
+        assert (off.exit_code, off.stdout) == (0, "")
+        assert "nothing is recorded of message" in off.stderr
+        assert "dejaq topic alter plain --history" in off.stderr
 
 
 def test_what_is_not_known_of_a_life_is_said() -> None:

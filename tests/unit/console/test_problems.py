@@ -79,7 +79,7 @@ def test_brokers_that_are_away_or_sick_are_named() -> None:
 
 def test_a_group_that_waits_while_others_are_served_is_named() -> None:
     pace = Pace(rate_out=40.0)
-    oldest = [
+    oldest: list[dict[str, Any]] = [
         {"group": "slow", "due": NOW_MS - 300_000},
         {"group": "slow", "due": NOW_MS - 90_000},
         {"group": "quick", "due": NOW_MS - 10},

@@ -23,7 +23,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, is_by_time, parse_selection, whole
 from dejaqueue.broker.consumers.dispatch import Dispatcher
-from dejaqueue.broker.consumers.gathering import peek_batch, text_of
+from dejaqueue.broker.consumers.gathering import PeekState, peek_batch, text_of
 from dejaqueue.broker.partition.keys import find_in
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.entries import hash_column, text_column
@@ -88,17 +88,18 @@ class Rows:
 
     def batch(self, core: PartitionCore, dispatcher: Dispatcher) -> pa.RecordBatch:
         """With what is stored of them, schema PEEK."""
-        names = dispatcher.names_of(core.number, set(self.lease_ids.tolist()) - {-1})
+        lease_ids = self.lease_ids.tolist()
+        names = dispatcher.names_of(core.number, set(lease_ids) - {-1})
+        consumers = [names.get(lease_id) for lease_id in lease_ids] if names else None
         return peek_batch(
             core.journal,
             self.ids,
             self.dues_ms,
             self.attempts,
             self.locators,
-            _STATE_NAMES[self.states].tolist(),
+            PeekState(_STATE_NAMES[self.states].tolist(), consumers),
             self.priorities,
             None if self.groups is None else text_of(self.groups),
-            [names.get(lease_id) for lease_id in self.lease_ids.tolist()] if names else None,
         )
 
 
