@@ -27,7 +27,7 @@ def reason(
     state, due_ms = message["state"], int(message["due"])
     if state == "leased":
         who = message.get("consumer")
-        by = f"by consumer {who}" if who else "by a consumer whose name is not known any more"
+        by = f"by consumer {who}" if who else "by a consumer whose name is not known"
         if due_ms <= now_ms:
             return f"Leased {by} for attempt {message['attempt']}; its lease has just ended."
         return (

@@ -50,7 +50,7 @@ READY = {"state": "scheduled", "due": NOW_MS - 40, "attempt": 0}
          "Leased by consumer mailer for attempt 1; its lease ends at 1970-01-01 02:46:52.000 UTC "
          "(in 12 s)."),
         ({"state": "leased", "attempt": 2, "due": NOW_MS + 1}, {}, FREE,
-         "a consumer whose name is not known any more for attempt 2"),
+         "a consumer whose name is not known for attempt 2"),
         ({"state": "leased", "attempt": 2, "due": NOW_MS}, {}, FREE, "its lease has just ended"),
     ],
 )  # fmt: skip
