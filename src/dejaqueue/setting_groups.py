@@ -6,6 +6,7 @@ See: access/quotas.py and access/oidc.py, which go by them.
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -252,3 +253,31 @@ class OidcSettings(Group):
         if not names or not names <= OIDC_ALGORITHMS:
             raise ValueError(f"algorithms: of {', '.join(sorted(OIDC_ALGORITHMS))}")
         return self
+
+
+_TRACE_URL = re.compile(r"https?://[^\s\"'<>\\/?#{}@]+([/?#][^\s\"'<>\\]*)?")
+"""No script, nothing that a link does not carry, and no host that a header of a message makes."""
+
+
+class ConsoleSettings(Group):
+    """The pages for people, at /console of the HTTP port."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether the HTTP port has the console. true: it asks for the same API keys as "
+        "the API and does nothing while nobody looks; without keys it answers this machine alone. "
+        "Cannot change live.",
+    )
+    trace_url: str = Field(
+        default="",
+        description="Where traces are looked at, to which the page of a message that has a "
+        "`traceparent` leads: a URL with {trace_id} in it, "
+        "`https://tracing.example/trace/{trace_id}`. Empty: no link. Cannot change live.",
+    )
+
+    @field_validator("trace_url")
+    @classmethod
+    def _check_trace_url(cls, value: str) -> str:
+        if value and (not _TRACE_URL.fullmatch(value) or "{trace_id}" not in value):
+            raise ValueError("an http:// or https:// URL with {trace_id} in it")
+        return value

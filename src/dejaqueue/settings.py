@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from dejaqueue import limits
 from dejaqueue.setting_groups import (
     BackupSettings,
+    ConsoleSettings,
     DoqSettings,
     EncryptionSettings,
     Group,
@@ -365,17 +366,6 @@ class HistorySettings(Group):
 
 
 Level = Literal["debug", "info", "warning", "error"]
-
-
-class ConsoleSettings(Group):
-    """The pages for people, at /console of the HTTP port."""
-
-    enabled: bool = Field(
-        default=True,
-        description="Whether the HTTP port has the console. true: it asks for the same API keys as "
-        "the API and does nothing while nobody looks; without keys it answers this machine alone. "
-        "Cannot change live.",
-    )
 
 
 class LogSettings(Group):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from dejaqueue.setting_groups import OidcSettings, QuotaSettings
+from dejaqueue.setting_groups import ConsoleSettings, OidcSettings, QuotaSettings
 
 
 @pytest.mark.parametrize("percent", [0, 101, -5])
@@ -31,3 +31,19 @@ def test_an_issuer_needs_an_audience() -> None:
 def test_no_algorithm_that_shares_a_secret_or_has_none(algorithms: str) -> None:
     with pytest.raises(ValidationError, match="algorithms"):
         OidcSettings(algorithms=algorithms)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://tracing.example/", "javascript:alert('{trace_id}')", "{trace_id}", "//x/{trace_id}",
+     "https://{trace_id}.example/", "https://user@x/{trace_id}", "https://x/{trace_id} y",
+     'https://x/{trace_id}"', "ftp://x/{trace_id}", "https:///{trace_id}"],
+)  # fmt: skip
+def test_where_traces_are_is_an_address_of_the_web(url: str) -> None:
+    with pytest.raises(ValidationError, match="trace_id"):
+        ConsoleSettings(trace_url=url)
+
+
+def test_where_traces_are_may_have_parts_and_queries() -> None:
+    for url in ("", "http://localhost:16686/trace/{trace_id}", "https://x/?t={trace_id}&org={o}"):
+        assert ConsoleSettings(trace_url=url).trace_url == url

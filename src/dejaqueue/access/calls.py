@@ -167,6 +167,13 @@ ACTIONS = _table([
         "List the files of history of a topic, and what is in each.",
     ),
     Call(
+        "message_history",
+        ("topic", "id", "after"),
+        _LOOKS,
+        "Show what happened to a message, and when, as history recorded it.",
+        required=("id",),
+    ),
+    Call(
         "claim",
         ("topic", "partition", "rows", "bytes", "lease_ms"),
         _CLAIMS,
@@ -280,6 +287,13 @@ ACTIONS = _table([
         ("topic", "count", "byte_count"),
         Rule(peers=True),
         "Have the owner of a shard keep less of the topic's backlog, for other shards.",
+    ),
+    Call(
+        "ask_history",
+        ("topic", "id", "after"),
+        Rule(peers=True),
+        "Ask another broker what it recorded of a message.",
+        required=("id",),
     ),
     # --- the cluster
     Call(

@@ -134,6 +134,7 @@ _ROWS = (
         "GET", f"{_TOPIC}/messages/{{id}}", "get_message", called="peek",
         sentence="Read one live message as it is, without leasing it.",
     ),
+    _call("GET", f"{_TOPIC}/messages/{{id}}/history", "message_history"),
     # --- changing
     Route(
         "POST", f"{_TOPIC}/move", "move", _NAMED,

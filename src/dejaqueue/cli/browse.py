@@ -1,4 +1,4 @@
-"""`dejaq peek`, `counts`, `histogram`: looking at messages without taking them.
+"""`dejaq peek`, `history`, `counts`, `histogram`: looking at messages without taking them.
 
 Room: cli.
 See: changes.py for moving and cancelling what was found.
@@ -6,7 +6,7 @@ See: changes.py for moving and cancelling what was found.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from dejaqueue.cli.messages import message_fields
 from dejaqueue.cli.output import print_rows
 from dejaqueue.cli.times import Span, show_instant
 from dejaqueue.clock import SystemClock
+
+if TYPE_CHECKING:
+    from dejaqueue.client import MessageChange, MessageHistory
 
 BAR_COLUMNS = 40
 _NUMBERS_COLUMNS = 60
@@ -66,6 +69,62 @@ def _summary(row: dict[str, Any]) -> dict[str, Any]:
     shown = payload if len(payload) <= 60 else f"{payload[:59]}…"
     names = ("id", "due", "state", "attempt", "key")
     return {name: row.get(name) for name in names} | {"payload": shown}
+
+
+@click.command(
+    epilog="Examples: `dejaq history reminders 4711` · `dejaq history reminders 4711 --json`",
+)
+@topic_argument
+@click.argument("message_id", metavar="ID", type=click.IntRange(0, (1 << 63) - 1))
+@json_option("Print JSON lines: at, change, attempt, due, consumer, reason and more.")
+@url_option
+def history(*, topic: str, message_id: int, as_json: bool, url: str) -> None:
+    """Show what happened to the message ID of TOPIC, and when; to one that is done, too.
+
+    It is recorded for topics that were made or altered with --history.
+    """
+    with connect(url) as client:
+        found = client.history(topic, message_id)
+    print_rows(map(_all_of if as_json else _happened, found.changes), as_json=as_json)
+    for line in _unknown(topic, message_id, found):
+        click.echo(line, err=True)
+
+
+def _happened(change: MessageChange) -> dict[str, Any]:
+    """A change on one line of text."""
+    return {
+        "at": show_instant(change.at_ms),
+        "change": change.change,
+        "attempt": change.attempt,
+        "due": None if change.due_ms is None else show_instant(change.due_ms),
+        "late_ms": change.lateness_ms,
+        "consumer": change.consumer,
+        "reason": change.reason or None,
+    }
+
+
+def _all_of(change: MessageChange) -> dict[str, Any]:
+    """A change with all fields that it has."""
+    row = _happened(change) | {"key": change.key, "group": change.group or None}
+    row |= {"priority": change.priority, "position": change.position}
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _unknown(topic: str, message_id: int, found: MessageHistory) -> list[str]:
+    """What is not known of a message's life, a line each."""
+    lines = []
+    if not found.changes:
+        lines.append(f"nothing is recorded of message {message_id}")
+    if not found.is_on:
+        lines.append(f"history is off: `dejaq topic alter {topic} --history` switches it on")
+    lines += [
+        f"not recorded: {'some' if gap.missed is None else gap.missed} changes of the partition up "
+        f"to {show_instant(gap.at_ms)} ({gap.reason})"
+        for gap in found.gaps
+    ]
+    if found.silent:
+        lines.append(f"did not answer: {', '.join(found.silent)}; what they recorded is missing")
+    return lines
 
 
 @click.command(

@@ -36,6 +36,7 @@ COMMANDS = {
     "peek": "dejaqueue.cli.browse:peek",
     "counts": "dejaqueue.cli.browse:counts",
     "histogram": "dejaqueue.cli.browse:histogram",
+    "history": "dejaqueue.cli.browse:history",
     "move": "dejaqueue.cli.changes:move",
     "cancel": "dejaqueue.cli.changes:cancel",
     "dead": "dejaqueue.cli.dead:dead",

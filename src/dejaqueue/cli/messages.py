@@ -88,7 +88,7 @@ def message_fields(row: dict[str, Any]) -> dict[str, Any]:
     """A message as JSON fields; the id as a text, as JavaScript cannot hold it in a number."""
     shown: dict[str, Any] = {"id": str(row["id"]), "due": show_instant(row["due"])}
     shown["attempt"] = row["attempts"]
-    for name in ("state", "key", "group", "tags"):
+    for name in ("state", "consumer", "key", "group", "tags"):
         if row.get(name):
             shown[name] = row[name]
     if row.get("headers"):

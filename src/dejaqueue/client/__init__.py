@@ -24,6 +24,7 @@ from dejaqueue.client.connection_watch import ConnectionChange
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.consuming.work import WorkOptions, story_of
 from dejaqueue.client.credentials import Tls
+from dejaqueue.client.message_history import HistoryGap, MessageChange, MessageHistory
 from dejaqueue.client.message_view import MessageView
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.sent import Sent
@@ -47,9 +48,12 @@ __all__ = [
     "ConsumerStats",
     "Cron",
     "DueHistogram",
+    "HistoryGap",
     "LatenessHistogram",
     "Message",
     "MessageBatch",
+    "MessageChange",
+    "MessageHistory",
     "MessageView",
     "PartitionStats",
     "Producer",

@@ -200,7 +200,12 @@ def peek(caller: Caller, ticket: dict[str, Any], limit: int) -> pa.Table:
             if following is None:
                 break
             after = json.loads(following)
-    return pa.concat_tables(tables) if tables else messages.PEEK.empty_table()
+    # Brokers of two versions may have a column more or less.
+    return (
+        pa.concat_tables(tables, promote_options="default")
+        if tables
+        else messages.PEEK.empty_table()
+    )
 
 
 def _parts(ticket: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ class MessageView:
         due_ms: when it is due, UTC milliseconds; of a leased one when its lease ends.
         attempts: deliveries so far.
         payload: None = the caller may see messages, and not what they carry.
+        consumer: of a leased one: the name of the consumer that has it; None if it is not known.
     """
 
     id: int
@@ -40,6 +41,7 @@ class MessageView:
     tags: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     payload: bytes | None = None
+    consumer: str | None = None
 
     @property
     def due(self) -> datetime:
@@ -66,4 +68,5 @@ def view_of(row: dict[str, Any]) -> MessageView:
         tags=tuple(row["tags"] or ()),
         headers=tuple(row["headers"] or ()),
         payload=row.get("payload"),
+        consumer=row.get("consumer"),
     )

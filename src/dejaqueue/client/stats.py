@@ -26,7 +26,8 @@ class _Figures(Mapping[str, Any]):
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> Self:
         """Those of the broker's answer that are known here."""
-        return cls(**{name: answer[name] for name in _names(cls) if name in answer})
+        known = {name: answer[name] for name in _names(cls) if name in answer}
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()})
 
     def __getitem__(self, name: str) -> Any:
         if name not in _names(type(self)):
@@ -64,6 +65,7 @@ class ConsumerStats(_Figures):
         clock_offset_us: the broker's clock less the client's, microseconds.
         clock_uncertainty_us: it is right within this, microseconds; -1 = not known yet.
         shard: of a topic with a spread: which shard this stream is of; -1 = it has none.
+        tags_any, tags_all, tags_none: what it takes; empty = anything.
     """
 
     consumer: str = ""
@@ -75,6 +77,9 @@ class ConsumerStats(_Figures):
     clock_offset_us: int = 0
     clock_uncertainty_us: int = -1
     shard: int = -1
+    tags_any: tuple[str, ...] = ()
+    tags_all: tuple[str, ...] = ()
+    tags_none: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

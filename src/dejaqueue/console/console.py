@@ -48,6 +48,7 @@ class Console:
         views: (method, path below /console, function) of each page.
         live_views: (path below /console/live, function) of what changes by itself.
         streams: what goes on after an answer.
+        trace_url: where traces are looked at, with {trace_id} in it; "" = nowhere.
 
     Attributes:
         samples, works, watches: what all pages share.
@@ -62,6 +63,7 @@ class Console:
         views: list[tuple[str, str, View]],
         live_views: list[tuple[str, LiveView]],
         streams: Streams,
+        trace_url: str = "",
     ) -> None:
         self._app = app
         self._gate = gate
@@ -70,6 +72,7 @@ class Console:
         self.samples = Samples(now_ms)
         self.works, self.watches = streams.works, streams.watches
         self._streams = streams
+        self._trace_url = trace_url
         own: list[tuple[str, str, View]] = [
             ("GET", "/login", self._show_login),
             ("POST", "/login", self._log_in),
@@ -113,7 +116,7 @@ class Console:
         request = Request(scope, receive)
         visit = Visit(
             request, session, Api(self._app, scope, session.key), self.samples, self.works,
-            self.watches,
+            self.watches, trace_url=self._trace_url,
         )  # fmt: skip
         try:
             if scope["method"] == "POST":

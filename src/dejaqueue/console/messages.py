@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from dejaqueue import limits
-from dejaqueue.console import message_fields
+from dejaqueue.console import history, message_fields
 from dejaqueue.console.api import ApiError, topic_path
 from dejaqueue.console.changes import where_of
 from dejaqueue.console.pages import redirect
@@ -27,6 +27,9 @@ from dejaqueue.console.visit import Visit
 ROWS = 50
 PAYLOAD_CHARS_MAX = 64 << 10
 STATES = ("scheduled", "ready", "leased", "dead", "staged", "staged_ack")
+LOOKS_MAX = 3
+CHANGES_MAX = 1_000
+"""A page of a message goes on asking for what happened so often, and until there is so much."""
 _SHOWN_CHARS = 80
 _HEX_LINE = 16
 
@@ -57,9 +60,55 @@ async def show_messages(visit: Visit) -> Response:
 
 
 async def show_message(visit: Visit) -> Response:
-    """A message, and why it is where it is."""
+    """A message, why it is where it is, and what happened to it; of one that is done, the last."""
     topic, message_id = visit.name("topic"), visit.name("id")
-    message = await visit.api.get(topic_path(topic, "messages", message_id))
+    life = await _life(visit, topic, message_id)
+    try:
+        message = await visit.api.get(topic_path(topic, "messages", message_id))
+    except ApiError as error:
+        if error.status != 404 or life is None or not life["changes"]:
+            raise
+        message = None
+    values = {
+        "topic": topic,
+        "link": quote(topic, safe=""),
+        "message_id": message_id,
+        "message": message,
+        "life": life,
+        "lines": [] if life is None else history.lines(life),
+        "may_manage": visit.session.may("manage", topic),
+    }
+    if message is not None:
+        values |= await _live_values(visit, topic, message)
+    return visit.page("message", values)
+
+
+async def _life(visit: Visit, topic: str, message_id: str) -> dict[str, Any] | None:
+    """What happened to a message, as far as one page has room; None = it is not for this viewer.
+
+    Subscriptions have no history of their own.
+    """
+    if not visit.session.may_look(topic) or "@" in topic:
+        return None
+    path = topic_path(topic, "messages", message_id, "history")
+    try:
+        life: dict[str, Any] = await visit.api.get(path, after=visit.fields.get("after"))
+        for _ in range(LOOKS_MAX):
+            if life["next"] is None or len(life["changes"]) >= CHANGES_MAX:
+                break
+            more = await visit.api.get(path, after=life["next"])
+            more["changes"] = life["changes"] + more["changes"]
+            more["gaps"] = life["gaps"] + [gap for gap in more["gaps"] if gap not in life["gaps"]]
+            life = more
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return None
+    return life
+
+
+async def _live_values(visit: Visit, topic: str, message: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of a message that is live."""
     settings = await visit.api.get(topic_path(topic))
     stats: dict[str, Any] = {}
     if visit.session.may_look(topic):
@@ -69,18 +118,15 @@ async def show_message(visit: Visit) -> Response:
             query = {"state": "leased", "group": message["group"], "limit": most}
             page = await visit.api.get(topic_path(topic, "messages"), **query)
             stats["group_leased"] = len(page["messages"])
-    values = {
-        "topic": topic,
-        "link": quote(topic, safe=""),
-        "message": message,
+    return {
         "reason": reason(message, settings, stats, visit.now_ms),
         "payload": payload_forms(message),
         "headers": message.get("headers", {}),
         "may_produce": visit.session.may("produce", topic),
         "done": visit.fields.get("done", "") == "sent",
         "is_ready": message["state"] == "scheduled" and message["due"] <= visit.now_ms,
+        "trace": history.trace_link(visit.trace_url, message.get("headers", {})),
     }
-    return visit.page("message", values)
 
 
 async def show_form(visit: Visit) -> Response:

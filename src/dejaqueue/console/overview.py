@@ -20,6 +20,9 @@ from dejaqueue.console.watches import Live, Part
 ROWS_MAX = 200
 """Topics of one page, those with most to do; a filter finds the others."""
 _SHOWN = ("scheduled", "ready", "leased", "next_due_ms", "dead", "consumers")
+_FAIR_TOPICS_MAX = 5
+_PARTITIONS_MAX = 4
+"""In so many fair topics, and partitions of each, it is looked for groups that starve."""
 _ALONE_MAX = 50
 """Topics that are asked for one by one, for a viewer who may not look at the broker."""
 
@@ -36,6 +39,7 @@ async def look(visit: Visit) -> Live:
     found = problems.of_broker(await _readiness(visit))
     found += problems.of_cluster(sample.nodes, sample.silent)
     rows = []
+    found += await _starving(visit, sample, settings)
     wanted = visit.fields.get("q", "").lower()
     for name, numbers in sample.topics.items():
         pace, setting = sample.paces[name], settings.get(name, {})
@@ -78,6 +82,30 @@ async def numbers_of(visit: Visit, settings: dict[str, Any]) -> Sample:
         except ApiError:
             continue  # it was deleted just now
     return sample_of(visit.now_ms, told)
+
+
+async def _starving(
+    visit: Visit, sample: Sample, settings: dict[str, Any]
+) -> list[problems.Problem]:
+    """Groups of fair topics that wait while others are served; of topics with most that waits."""
+    busy = [
+        name
+        for name, row in sample.topics.items()
+        if problems.may_starve(row, settings.get(name, {}), sample.paces[name])
+    ]
+    busy.sort(key=lambda name: (-sample.topics[name]["ready"], name))
+    found: list[problems.Problem] = []
+    for name in busy[:_FAIR_TOPICS_MAX]:
+        oldest: list[dict[str, Any]] = []
+        for number in range(min(int(settings[name]["partitions"]), _PARTITIONS_MAX)):
+            query = {"state": "ready", "limit": 1, "partition": number}
+            try:
+                page = await visit.api.get(topic_path(name, "messages"), **query)
+            except ApiError:
+                break  # it was deleted just now, or its broker is away, which is told elsewhere
+            oldest += page["messages"]
+        found += problems.of_groups(name, oldest, sample.at_ms, sample.paces[name])
+    return found
 
 
 async def _readiness(visit: Visit) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from dejaqueue.console.rows import Pace
 
 LATE_MS = 1_000
 """A topic whose next message is overdue by more has fallen behind."""
+STARVES_MS = 60_000
+"""A group whose message has been ready for longer starves, if others are served meanwhile."""
 AHEAD_MS = 100
 """A partition whose time is ahead of the clock by more waits for the clock."""
 _UNKNOWN = Pace()
@@ -147,6 +149,37 @@ def of_topic(
             name,
         ))  # fmt: skip
     return found
+
+
+def may_starve(row: Mapping[str, int], settings: Mapping[str, Any], pace: Pace) -> bool:
+    """Whether a group of a topic may starve: it is fair, something waits, and something is done."""
+    is_open = settings.get("kind") == "fair" and not settings.get("paused")
+    return is_open and bool(row["ready"] and row["consumers"] and pace.rate_out)
+
+
+def of_groups(
+    name: str, oldest: Iterable[Mapping[str, Any]], now_ms: int, pace: Pace
+) -> list[Problem]:
+    """Groups of a fair topic that wait while others are served.
+
+    Args:
+        oldest: of each partition that was looked at, the ready message that came first.
+    """
+    waits: dict[str, int] = {}
+    for message in oldest:
+        group = message.get("group", "")
+        waits[group] = max(waits.get(group, 0), now_ms - int(message["due"]))
+    return [
+        Problem(
+            2,
+            f"{f'The group {group}' if group else 'What has no group'} starves: its oldest message "
+            f"waits for {words.length(wait_ms)}, and {words.rate(pace.rate_out)} a second are done",
+            "Look at its weight, its cap and whether any consumer's filter takes its tags.",
+            name,
+        )
+        for group, wait_ms in sorted(waits.items())
+        if wait_ms > STARVES_MS
+    ]
 
 
 def in_order(found: list[Problem]) -> list[Problem]:

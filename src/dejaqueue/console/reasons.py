@@ -26,10 +26,14 @@ def reason(
     """
     state, due_ms = message["state"], int(message["due"])
     if state == "leased":
-        held_ms = int(settings["lease_ms"])
+        who = message.get("consumer")
+        by = f"by consumer {who}" if who else "by a consumer whose name is not known"
+        if due_ms <= now_ms:
+            return f"Leased {by} for attempt {message['attempt']}; its lease has just ended."
         return (
-            f"Leased for attempt {message['attempt']}: a consumer has it. Unless it is acked or "
-            f"extended, it comes back {words.length(held_ms)} after it was handed out."
+            f"Leased {by} for attempt {message['attempt']}; its lease ends at "
+            f"{words.absolute(due_ms)} ({words.relative(due_ms, now_ms)}). Unless it is acked or "
+            "extended until then, it comes back."
         )
     if state == "dead":
         return "Dead: its attempts or its time are used up. It is on its way to the dead letters."
@@ -61,14 +65,36 @@ def _why_ready(
             f"{since}; its group {group} is at its cap: it may have {words.count(most)} messages "
             f"in flight in each partition, and has {words.count(in_flight)} in all."
         )
-    if not any(int(consumer["credit"]) for consumer in consumers):
-        return f"{since}; {_consumers(len(consumers))}, and none has credit: they are busy."
+    tags = frozenset(message.get("tags", ()))
+    takers = [consumer for consumer in consumers if takes(consumer, tags)]
+    if not takers:
+        has = f"its tags ({', '.join(sorted(tags))})" if tags else "a message without tags"
+        return f"{since}; {_consumers(len(consumers))}, and nobody's filter takes {has}."
+    those = _consumers(len(takers))
+    if len(takers) < len(consumers):
+        those += f" whose filter{'s take' if len(takers) > 1 else ' takes'} its tags"
+    if not any(int(consumer["credit"]) for consumer in takers):
+        return f"{since}; {those}, and none has credit: they are busy."
     if int(stats["ready"]) > 1:
         return (
             f"{since}; {words.count(stats['ready'])} messages are ready, and those before it in "
-            "the topic's order go first, or no consumer's filter takes its tags."
+            "the topic's order go first."
         )
-    return f"{since}; consumers have credit: it is on its way, or none of their filters takes it."
+    return f"{since}; consumers that take it have credit: it is on its way."
+
+
+def takes(consumer: Mapping[str, Any], tags: frozenset[str]) -> bool:
+    """Whether a consumer, as stats shows it, asked for messages with these tags.
+
+    >>> takes({"tags_any": ["a", "b"], "tags_none": ["x"]}, frozenset("a"))
+    True
+    >>> takes({"tags_all": ["a", "b"]}, frozenset("a")), takes({}, frozenset())
+    (False, True)
+    """
+    any_of, all_of = consumer.get("tags_any") or (), consumer.get("tags_all") or ()
+    none_of = consumer.get("tags_none") or ()
+    wanted = not any_of or not tags.isdisjoint(any_of)
+    return wanted and tags.issuperset(all_of) and tags.isdisjoint(none_of)
 
 
 def _consumers(number: int) -> str:

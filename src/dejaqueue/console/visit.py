@@ -30,6 +30,7 @@ class Visit:
         api: the API, with the viewer's key.
         samples, works, watches: what all pages share.
         form: fields of a form that was sent; the last of each name.
+        trace_url: where traces are looked at, with {trace_id} in it; "" = nowhere.
     """
 
     request: Request
@@ -39,6 +40,7 @@ class Visit:
     works: Works
     watches: Watches
     form: dict[str, str] = field(default_factory=dict)
+    trace_url: str = ""
 
     @property
     def fields(self) -> dict[str, str]:

@@ -40,7 +40,7 @@ from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.state_hash import hash_state
-from dejaqueue.engine.table import DONE
+from dejaqueue.engine.table import DONE, LEASED
 from dejaqueue.errors import InternalError
 from dejaqueue.model import MessageState, TagFilter
 
@@ -253,6 +253,17 @@ class Engine:
         """Deliveries of each so far; meaningless for what is done."""
         table = self.state.table
         return table.attempts[table.places(sequences)]
+
+    def lease_ids(self, sequences: Int64s) -> Int64s:
+        """Which lease each is in; -1 for what is not leased, or was not found (leases.py)."""
+        table = self.state.table
+        places = table.places(sequences)
+        leased = np.flatnonzero(table.states[places] == LEASED)
+        lease_ids = np.full(sequences.size, -1, dtype=np.int64)
+        if leased.size:
+            attempts = table.attempts[places[leased]]
+            lease_ids[leased] = self.state.leases.ids_of(sequences[leased], attempts)
+        return lease_ids
 
     def locators(self, sequences: Int64s) -> Int64s:
         """Where the stored row of each is; -1 for what is done."""

@@ -22,6 +22,10 @@ from dejaqueue.engine.arrays import Int64s, UInt16s
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.table import LEASED, SCHEDULED, MessageTable
 
+LOOKED_LEASES_MAX = 4_096
+LOOKED_ROWS_MAX = 65_536
+"""To find the lease of a row so much is looked through: some milliseconds."""
+
 
 class LeaseRows:
     """The rows of one lease, or (without a name) of rows extended to an earlier end.
@@ -91,6 +95,31 @@ class Leases:
             return np.zeros(0, np.int64), np.zeros(0, np.uint16), counts
         sequences = np.concatenate([lease.sequences for lease in known])
         return sequences, np.concatenate([lease.attempts for lease in known]), counts
+
+    def ids_of(self, sequences: Int64s, attempts: UInt16s) -> Int64s:
+        """Which lease has each of these rows with this attempt; -1 where it was not found.
+
+        Looks through the newest leases alone: LOOKED_LEASES_MAX, and LOOKED_ROWS_MAX rows of them.
+        """
+        looked: list[LeaseRows] = []
+        row_count = 0
+        for lease in reversed(self.by_id.values()):
+            row_count += lease.sequences.size
+            if row_count > LOOKED_ROWS_MAX or len(looked) == LOOKED_LEASES_MAX:
+                break
+            looked.append(lease)
+        if not looked or not sequences.size:
+            return np.full(sequences.size, -1, dtype=np.int64)
+        rows = np.concatenate([lease.sequences for lease in looked])
+        sizes = [lease.sequences.size for lease in looked]
+        ids = np.repeat(np.array([lease.lease_id for lease in looked], dtype=np.int64), sizes)
+        order = np.argsort(rows, kind="stable")  # of a row's leases the newest comes first
+        rows, ids = rows[order], ids[order]
+        tries = np.concatenate([lease.attempts for lease in looked])[order]
+        places = np.minimum(np.searchsorted(rows, sequences), rows.size - 1)
+        held_mask = (rows[places] == sequences) & (tries[places] == attempts)
+        found: Int64s = np.where(held_mask, ids[places], -1)
+        return found
 
     def drop(self, lease_id: int) -> None:
         """Forget a lease none of whose rows are held."""

@@ -27,6 +27,7 @@ from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import CALL_SECONDS_MAX, FLIGHT_OPTIONS, flight_location
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.flight.produce import number_of, unreadable
+from dejaqueue.flight.silence import Silence
 from dejaqueue.schema.arrival import check_arrival, check_layout
 from dejaqueue.wire import frames
 from dejaqueue.wire.frames import Close, Reply, StreamError
@@ -65,10 +66,14 @@ class Forwarding:
 
     Args:
         tls: kept; for brokers at `dejaqs://`, None = the system's certificates are trusted.
+
+    Attributes:
+        silence: which brokers did not answer, when all were asked.
     """
 
     def __init__(self, tls: Tls | None = None) -> None:
         self.tls = tls
+        self.silence = Silence()
         self._lock = threading.Lock()
         # Deliveries have a connection of their own: a bulk write must not stand before them.
         self._clients: dict[tuple[str, bool], flight.FlightClient] = {}

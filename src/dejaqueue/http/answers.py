@@ -18,7 +18,7 @@ from dejaqueue.http.gather import Answered
 from dejaqueue.model import RowStatus
 
 STATUS_NAMES = tuple(status.name for status in RowStatus)
-_OPTIONAL = ("key", "group", "tags", "headers")
+_OPTIONAL = ("key", "group", "tags", "headers", "consumer")
 Objects = list[dict[str, Any]]
 
 
@@ -83,8 +83,8 @@ def messages(batch: pa.RecordBatch, *, as_base64: bool = False, **more: Any) -> 
     if "payload" in columns:  # else the caller may not see them
         _add_payloads(objects, columns["payload"], as_base64=as_base64)
     for name in _OPTIONAL:
-        column = columns[name]
-        if column.null_count < len(column):
+        column = columns.get(name)
+        if column is not None and column.null_count < len(column):
             for found, value in zip(objects, column.to_pylist(), strict=True):
                 if value:
                     found[name] = dict(value) if name == "headers" else value

@@ -121,6 +121,7 @@ def build_app(service: Service) -> App:
         app.add_middleware(
             Console, gate=service.gate, pages=pages, now_ms=clock.utc_ms, views=VIEWS,
             live_views=LIVE_VIEWS, streams=app.state.news,
+            trace_url=service.broker.settings.console.trace_url,
         )  # fmt: skip
     app.state.exposition = Exposition(service, requests, pages)
     return app

@@ -358,7 +358,9 @@ class ChangedMany(Shape):
 class PeekedMessage(Message):
     """A message as it is now."""
 
+    due: int = Field(description="When it is due; of a leased one when its lease ends.")
     state: str
+    consumer: str = Field("", description="Of a leased one: who has it, where it is known.")
 
 
 class Page(Shape):
@@ -366,6 +368,42 @@ class Page(Shape):
 
     messages: list[PeekedMessage]
     next: str | None = Field(description="Give it as `after` for the next page; null = the last.")
+
+
+class MessageChange(BaseModel):
+    """One thing that happened to a message (docs/guides/history.md); null fields are left out."""
+
+    at_ms: int = Field(description="When, by the broker's clock.")
+    change: str = Field(description="What: `enqueued`, `moved`, `delivered`, `nacked`, `acked` …")
+    position: int = Field(description="In the partition's journal: the order of changes.")
+    priority: int
+    attempt: int
+    due: int | None = None
+    key: str | None = None
+    group: str | None = None
+    lateness_ms: int | None = None
+    consumer: str | None = Field(None, description="Of a delivery: who got it.")
+    reason: str | None = None
+
+
+class HistoryGap(Shape):
+    """Positions of which nobody recorded what happened."""
+
+    first: int
+    last: int
+    at_ms: int
+    reason: str | None = None
+    missed: int | None = Field(None, description="How many changes; null = it is not known.")
+
+
+class MessageHistory(Shape):
+    """What happened to a message."""
+
+    history: bool = Field(description="Whether the topic's history is on now.")
+    changes: list[MessageChange] = Field(description="Oldest first.")
+    gaps: list[HistoryGap] = Field(description="What is not known, of its time.")
+    silent: list[str] = Field(description="Brokers that did not answer: what they have is missing.")
+    next: int | None = Field(description="Give it as `after` for what came later; null = all told.")
 
 
 class Counts(Shape):

@@ -43,15 +43,19 @@ DELIVERY = pa.schema(
 )
 """A delivered batch. A consumer may ask for fewer columns; id, due and attempts always come."""
 
-PEEK = pa.schema([*DELIVERY, pa.field("state", pa.utf8(), nullable=False)])
-"""What `peek` answers: messages as they are, without leasing them."""
+_STATE = pa.field("state", pa.utf8(), nullable=False)
+
+PEEK = pa.schema([*DELIVERY, _STATE, pa.field("consumer", pa.utf8())])
+"""What `peek` answers: messages as they are, without leasing them. `consumer` is the name of the
+one that holds the lease; null if it is not leased, or the broker does not know who has it."""
 
 NEXT = b"next"
 """Name in the metadata of a page's schema of where the next page begins: JSON for `after`."""
 
 SCAN = pa.schema(
     [
-        *PEEK.set(PEEK.get_field_index("due"), pa.field("due", pa.int64())),
+        *DELIVERY.set(DELIVERY.get_field_index("due"), pa.field("due", pa.int64())),
+        _STATE,
         pa.field("expires", pa.int64()),
         pa.field("partition", pa.int32(), nullable=False),
     ]

@@ -12,12 +12,11 @@ of the rest as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Stretch = tuple[int, int]
-"""Positions of a journal: the first and the last."""
+from dejaqueue.schema.stretches import Stretch, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +99,3 @@ def _gaps(share: Share) -> list[Stretch]:
 def _all_gaps(broker: Recorded, number: int) -> list[Stretch]:
     files = [file for file in broker.files if file["partition"] == number]
     return [(first, last) for file in files for first, last in file["gaps"]]
-
-
-def without(stretches: Iterable[Stretch], taken: Iterable[Stretch]) -> list[Stretch]:
-    """What is left of stretches without others.
-
-    >>> without([(1, 10)], [(3, 4), (8, 20)])
-    [(1, 2), (5, 7)]
-    """
-    left = [one for one in stretches if one[0] <= one[1]]
-    for low, high in taken:
-        parts = []
-        for first, last in left:
-            if high < first or last < low:
-                parts.append((first, last))
-                continue
-            if first < low:
-                parts.append((first, low - 1))
-            if high < last:
-                parts.append((high + 1, last))
-        left = parts
-    return left

@@ -1,4 +1,4 @@
-"""`dejaq peek`, `counts`, `histogram`: what they print of a broker's messages.
+"""`dejaq peek`, `history`, `counts`, `histogram`: what they print of a broker's messages.
 
 Not covered: which messages filters select (tests/cli/test_browsing.py).
 """
@@ -6,9 +6,14 @@ Not covered: which messages filters select (tests/cli/test_browsing.py).
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import Path
 
-from dejaqueue.cli.browse import _summary
-from tests.cli.conftest import Run
+from dejaqueue.cli.browse import _summary, _unknown
+from dejaqueue.client import HistoryGap, MessageChange, MessageHistory
+from dejaqueue.settings import HistorySettings
+from tests.cli.conftest import Run, invoke
+from tests.integration.access_fixture import running
 
 DUE = "2100-01-01T00:00:00Z"
 
@@ -59,3 +64,39 @@ def test_a_histogram_begins_now_and_has_20_stretches__unless_one_says(run: Run) 
     run("send", "t", "--text", "x", "--delay", "90m")
     rows = run("histogram", "t", "--bucket", "1h", "--json").stdout.splitlines()
     assert [json.loads(row)["count"] for row in rows] == [0, 1, *[0] * 18]
+
+
+def test_history_shows_a_life__and_says_how_to_switch_it_on(tmp_path: Path) -> None:
+    with running(history=HistorySettings(directory=str(tmp_path))) as site:
+        run = partial(invoke, url=f"dejaq://127.0.0.1:{site.flight.port}")
+        run("topic", "create", "t", "--history")
+        run("topic", "create", "plain")
+        ids = [
+            json.loads(run("send", topic, "--text", "x", "--due", DUE, "--json").stdout)["id"]
+            for topic in ("t", "plain")
+        ]
+        run("cancel", "t", "--id", str(ids[0]))
+        found = run("history", "t", str(ids[0]), "--json")
+        rows = [json.loads(line) for line in found.stdout.splitlines()]
+        assert [row["change"] for row in rows] == ["enqueued", "cancelled"]
+        assert (rows[0]["due"], found.stderr) == ("2100-01-01T00:00:00.000Z", "")
+        assert "cancelled" in run("history", "t", str(ids[0])).stdout
+        off = run("history", "plain", str(ids[1]))
+        assert (off.exit_code, off.stdout) == (0, "")
+        assert "nothing is recorded of message" in off.stderr
+        assert "dejaq topic alter plain --history" in off.stderr
+
+
+def test_what_is_not_known_of_a_life_is_said() -> None:
+    found = MessageHistory(
+        is_on=True,
+        changes=(MessageChange("enqueued", 0, 1),),
+        gaps=(HistoryGap(2, 3, 1_000, "history was off"), HistoryGap(5, 9, 2_000, "x", 4)),
+        silent=("bob",),
+    )
+    off, behind, silent = _unknown("t", 7, found)
+    assert "some changes" in off
+    assert "history was off" in off
+    assert "00:00:01" in off
+    assert "4 changes" in behind
+    assert silent.startswith("did not answer: bob")

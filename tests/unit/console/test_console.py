@@ -9,7 +9,8 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.console.views import VIEWS
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
-from dejaqueue.settings import BrokerSettings, ConsoleSettings, JournalSettings
+from dejaqueue.setting_groups import ConsoleSettings
+from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.unit.console.conftest import Browser
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dejaqueue import Client
 from dejaqueue.model import Topic, TopicKind
+from dejaqueue.setting_groups import ConsoleSettings
+from dejaqueue.settings import HistorySettings
 from tests.integration.access_fixture import Site, give_keys, running
 from tests.unit.console.conftest import PROGRAM, Browser, fields_of, send
 
@@ -117,3 +121,56 @@ def test_a_copy_that_was_edited_has_what_was_typed(browser: Browser) -> None:
     messages = browser.http.get("/v1/topics/edited/messages").json()["messages"]
     assert [message["payload_base64"] for message in messages] == ["/wAB", "/w=="]
     browser.post("/topics/edited/send", 404, like="77", payload="x")
+
+
+def test_the_life_of_a_message_is_on_its_page__also_when_it_is_done(tmp_path: Path) -> None:
+    with running(history=HistorySettings(directory=str(tmp_path))) as site:
+        browser = Browser(site.http_url)
+        site.broker.create_topic(Topic("kept", history=True))
+        [made] = send(browser, "kept", {"payload": "x"})
+        lease = browser.http.post(
+            "/v1/topics/kept/lease", json={"consumer": XSS[:40]}, headers=PROGRAM
+        ).json()
+        [message] = lease["messages"]
+        raw = browser.http.get(f"/console/topics/kept/messages/{made}").text
+        assert "<script>alert" not in raw
+        page = browser.get(f"/topics/kept/messages/{made}")
+        for text in (f"Leased by {XSS[:40]} for attempt 1", f"Leased by consumer {XSS[:40]}",
+                     "its lease ends at", "Lease ends</dt>", ": Sent, due"):  # fmt: skip
+            assert text in page, text
+        named = {"id": message["id"], "attempt": message["attempt"]}
+        browser.http.post("/v1/topics/kept/ack", json={"messages": [named]}, headers=PROGRAM)
+        page = browser.get(f"/topics/kept/messages/{made}")
+        assert "It is not live any more" in page
+        assert "Acked: it is done" in page
+        assert "Payload</h2>" not in page
+        browser.get("/topics/kept/messages/77", 404)
+        browser.http.close()
+
+
+def test_where_nothing_is_recorded_the_page_says_how_to_switch_it_on(browser: Browser) -> None:
+    browser.post("/topics", name="unkept")
+    [made] = send(browser, "unkept", {"payload": "x", "delay_ms": 60_000})
+    page = browser.get(f"/topics/unkept/messages/{made}")
+    assert "dejaq topic alter unkept --history" in page
+    assert "Its trace" not in page
+
+
+def test_a_message_with_a_trace_leads_to_it__if_somebody_said_where() -> None:
+    console = ConsoleSettings(trace_url="https://tracing.example/{trace_id}?a=1&b=2")
+    with running(console=console) as site:
+        browser = Browser(site.http_url)
+        browser.post("/topics", name="traced")
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        for parent, is_linked in (
+            (f"00-{trace}-00f067aa0ba902b7-01", True),
+            ("javascript:alert(1)", False),
+            (f"00-{'0' * 32}-00f067aa0ba902b7-01", False),
+        ):
+            message = {"payload": "x", "delay_ms": 60_000, "headers": {"traceparent": parent}}
+            [made] = send(browser, "traced", message)
+            page = browser.get(f"/topics/traced/messages/{made}")
+            link = f'<a href="https://tracing.example/{trace}?a=1&b=2"'
+            assert (link in page) == is_linked, parent
+            assert ("Its trace" in page) == is_linked, parent
+        browser.http.close()

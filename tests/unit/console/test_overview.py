@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dejaqueue.console import problems
+from dejaqueue.model import Topic, TopicKind
 from tests.integration.access_fixture import give_keys, running
 from tests.unit.console.conftest import Browser, send
 
@@ -33,4 +37,18 @@ def test_who_may_look_at_some_topics_sees_these() -> None:
         assert "theirs" not in page
         page = browser.log_in(site.keys["produce mine"])
         assert "/console/topics/mine" in page  # to send to, without its numbers
+        browser.http.close()
+
+
+def test_a_group_that_starves_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates are of tens of seconds: that others are served is told to the page here."""
+    monkeypatch.setattr(problems, "may_starve", lambda row, *_values: row["ready"] > 0)
+    with running() as site:
+        browser = Browser(site.http_url)
+        site.broker.create_topic(Topic("turns", kind=TopicKind.FAIR, partitions=2))
+        old = {"payload": "x", "group": "slow", "due": "2001-01-01T00:00:00Z"}
+        send(browser, "turns", old, {"payload": "y"})
+        page = browser.get("")
+        assert "The group slow starves: its oldest message waits for" in page
+        assert "What has no group starves" not in page
         browser.http.close()

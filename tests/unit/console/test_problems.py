@@ -75,3 +75,30 @@ def test_brokers_that_are_away_or_sick_are_named() -> None:
         "The clock of the broker c is off: it takes no topics",
     ]
     assert problems.of_cluster([], ()) == []
+
+
+def test_a_group_that_waits_while_others_are_served_is_named() -> None:
+    pace = Pace(rate_out=40.0)
+    oldest: list[dict[str, Any]] = [
+        {"group": "slow", "due": NOW_MS - 300_000},
+        {"group": "slow", "due": NOW_MS - 90_000},
+        {"group": "quick", "due": NOW_MS - 10},
+        {"due": NOW_MS - 61_000},
+    ]
+    titles = [one.title for one in problems.of_groups("t", oldest, NOW_MS, pace)]
+    assert titles == [
+        "What has no group starves: its oldest message waits for 1 min 1 s, and 40 a second are "
+        "done",
+        "The group slow starves: its oldest message waits for 5 min, and 40 a second are done",
+    ]
+
+
+def test_only_where_something_waits_and_something_is_done_a_group_may_starve() -> None:
+    fair, pace = {"kind": "fair"}, Pace(rate_out=1.0)
+    row = FINE | {"ready": 3, "consumers": 1}
+    assert problems.may_starve(row, fair, pace)
+    for less in (
+        (row, {"kind": "timeline"}, pace), (row, fair | {"paused": True}, pace),
+        (row, fair, Pace()), (row | {"ready": 0}, fair, pace), (row | {"consumers": 0}, fair, pace),
+    ):  # fmt: skip
+        assert not problems.may_starve(*less)

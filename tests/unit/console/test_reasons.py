@@ -13,6 +13,14 @@ NOW_MS = 10_000_000
 SETTINGS = {"kind": "timeline", "lease_ms": 30_000, "paused": False, "group_in_flight_max": 0}
 BUSY = {"consumers": [{"credit": 0}], "ready": 1, "leased": 5}
 FREE = {"consumers": [{"credit": 9}, {"credit": 0}], "ready": 1, "leased": 0}
+FILTERS = {
+    "consumers": [
+        {"credit": 0, "tags_any": ["red", "green"], "tags_all": [], "tags_none": ["b"]},
+        {"credit": 5, "tags_any": [], "tags_all": ["blue", "new"], "tags_none": []},
+    ],
+    "ready": 1,
+    "leased": 0,
+}
 READY = {"state": "scheduled", "due": NOW_MS - 40, "attempt": 0}
 
 
@@ -31,8 +39,19 @@ READY = {"state": "scheduled", "due": NOW_MS - 40, "attempt": 0}
         ({}, {}, BUSY, "one consumer is connected, and none has credit"),
         ({}, {}, BUSY | {"consumers": [{"credit": 0}] * 2}, "2 consumers are connected"),
         ({}, {}, FREE | {"ready": 7}, "7 messages are ready, and those before it"),
-        ({}, {}, FREE, "consumers have credit: it is on its way"),
-        ({"state": "leased", "attempt": 1}, {}, FREE, "comes back 30 s after"),
+        ({}, {}, FREE, "consumers that take it have credit: it is on its way"),
+        ({"tags": ["a", "b"]}, {}, FILTERS, "consumers are connected, and nobody's filter takes "
+         "its tags (a, b)."),
+        ({}, {}, FILTERS, "nobody's filter takes a message without tags."),
+        ({"tags": ["red"]}, {}, FILTERS,
+         "one consumer is connected whose filter takes its tags, and none has credit"),
+        ({"tags": ["blue", "new"]}, {}, FILTERS, "it is on its way"),
+        ({"state": "leased", "attempt": 1, "consumer": "mailer", "due": NOW_MS + 12_000}, {}, FREE,
+         "Leased by consumer mailer for attempt 1; its lease ends at 1970-01-01 02:46:52.000 UTC "
+         "(in 12 s)."),
+        ({"state": "leased", "attempt": 2, "due": NOW_MS + 1}, {}, FREE,
+         "a consumer whose name is not known for attempt 2"),
+        ({"state": "leased", "attempt": 2, "due": NOW_MS}, {}, FREE, "its lease has just ended"),
     ],
 )  # fmt: skip
 def test_what_holds_a_message_is_said(

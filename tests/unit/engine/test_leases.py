@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.leases import Leases, held_mask, settled_leases
@@ -100,3 +101,30 @@ def test_dropping_twice_is_fine() -> None:
     leases.drop(1)
     leases.drop(1)
     assert leases.row_count == 0
+
+
+def test_the_lease_of_a_row_is_the_newest_with_its_attempt() -> None:
+    leases = Leases(TINY)
+    once, twice = np.ones(3, dtype=np.uint16), np.full(1, 2, dtype=np.uint16)
+    leases.add(7, np.array([4, 2, 9]), once, 50)
+    leases.add(8, np.array([2]), twice, 60)
+    leases.add(9, np.array([5]), once[:1], 60)
+    rows = np.array([9, 2, 5, 3, 77])
+    assert leases.ids_of(rows, np.array([1, 2, 1, 1, 1], dtype=np.uint16)).tolist() == [
+        7, 8, 9, -1, -1,
+    ]  # fmt: skip
+    assert leases.ids_of(np.array([2]), once[:1]).tolist() == [-1], "an attempt that is over"
+    assert leases.ids_of(np.array([5]), twice).tolist() == [-1]
+    assert Leases(TINY).ids_of(rows[:1], once[:1]).tolist() == [-1]
+
+
+def test_only_so_many_leases_are_looked_through__the_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leases, once = Leases(TINY), np.ones(1, dtype=np.uint16)
+    for sequence in range(4):
+        leases.add(sequence, np.array([sequence]), once, 50)
+    monkeypatch.setattr("dejaqueue.engine.leases.LOOKED_LEASES_MAX", 2)
+    assert leases.ids_of(np.arange(4), np.ones(4, dtype=np.uint16)).tolist() == [-1, -1, 2, 3]
+    monkeypatch.setattr("dejaqueue.engine.leases.LOOKED_ROWS_MAX", 1)
+    assert leases.ids_of(np.arange(4), np.ones(4, dtype=np.uint16)).tolist() == [-1, -1, -1, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,13 +19,17 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.cli.ports import free_port
 from dejaqueue.client import BrokerStats
 from dejaqueue.client.flight_transport import FlightTransport
-from dejaqueue.flight.gathering import stats_of_all
+from dejaqueue.clock import SteadyClock
+from dejaqueue.errors import Unavailable
+from dejaqueue.flight.gathering import _answers, stats_of_all
 from dejaqueue.flight.server import FlightServer
+from dejaqueue.flight.silence import AGAIN_SECONDS, ASK_SECONDS, Silence
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.integration.test_forwarding import THERE, AllElsewhere
+from tests.patience import PATIENCE_SECONDS, until
 
 
 @dataclass
@@ -108,3 +113,37 @@ def test_each_broker_shows_what_the_callers_own_key_may_see(brokers: Brokers) ->
     headers = {"authorization": f"Bearer {secret}"}
     refused = httpx.get(f"{brokers.http_url}/v1/stats", headers=headers, timeout=20)
     assert refused.status_code == 403
+
+
+def test_nobody_waits_long_twice_for_a_broker_that_hangs__and_it_comes_back_by_itself() -> None:
+    silence, clock, hangs = Silence(), SteadyClock(), threading.Event()
+    asked: list[str] = []
+
+    def ask(url: str) -> dict[str, Any]:
+        asked.append(url)
+        if url == "hangs" and not hangs.wait(PATIENCE_SECONDS):
+            raise Unavailable("nobody let it go")
+        return {url: {}}
+
+    silence.ended("hangs", answered=False)
+    for _ in range(3):  # it would wait for good, if it waited
+        assert _answers(["hangs", "b"], ask, silence, clock) == [None, {"b": {}}]
+    assert sorted(asked) == ["b", "b", "b", "hangs"], "it is asked once, until it answers"
+    hangs.set()
+    until(lambda: silence.begins("hangs") == ASK_SECONDS)
+    assert _answers(["hangs", "b"], ask, silence, clock) == [{"hangs": {}}, {"b": {}}]
+
+
+def test_who_is_away_is_silent__who_refuses_is_not(brokers: Brokers) -> None:
+    with dejaqueue.Client(transport=FlightTransport(brokers.url)) as client:
+        client.stats()
+        assert client.stats().silent == ("c",)
+    silence = Silence()
+
+    def away(url: str) -> dict[str, Any]:
+        raise Unavailable("away")
+
+    assert _answers(["a"], away, silence, SteadyClock()) == [None]
+    assert silence.begins("a") == AGAIN_SECONDS
+    assert _answers(["b"], lambda _url: None, silence, SteadyClock()) == [None]
+    assert silence.begins("b") == ASK_SECONDS

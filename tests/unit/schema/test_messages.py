@@ -28,11 +28,14 @@ def test_what_must_be_there_is_not_null() -> None:
     assert named == {"id", "due", "attempts", "priority", "payload"}
 
 
-def test_a_look_begins_with_what_is_delivered__and_a_scan_with_a_look() -> None:
+def test_a_look_and_a_scan_begin_with_what_is_delivered() -> None:
     """Readers of one can read the next: columns are added at the end."""
     assert PEEK.names[: len(DELIVERY)] == DELIVERY.names
-    assert SCAN.names[: len(PEEK)] == PEEK.names
-    assert [field.type for field in SCAN][: len(PEEK)] == [field.type for field in PEEK]
+    shared = [*DELIVERY.names, "state"]
+    for schema in (PEEK, SCAN):
+        assert schema.names[: len(shared)] == shared
+        assert [schema.field(name).type for name in shared] == [PEEK.field(n).type for n in shared]
+    assert "consumer" not in SCAN.names, "who has a lease is in memory; a scan reads what is stored"
     assert SCAN.field("due").nullable, "a claim forgets it at a restart"
     assert not PEEK.field("due").nullable
 

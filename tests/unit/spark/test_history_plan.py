@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from dejaqueue.spark.history_plan import Recorded, Share, plan, without
+from dejaqueue.spark.history_plan import Recorded, Share, plan
 
 
 def file(first: int, last: int, *gaps: tuple[int, int], partition: int = 0) -> dict[str, Any]:
@@ -81,9 +81,3 @@ def test_of_any_brokers_each_position_that_one_has_is_read_once__and_holes_are_t
         holes = set(range(1, max(broker.recorded[0] for broker in brokers) + 1)) - known
         assert bool(places) == bool(holes), seed
         assert len(places) == len(set(places)), seed
-
-
-def test_without_takes_away_what_overlaps() -> None:
-    assert without([(1, 10)], [(1, 10)]) == []
-    assert without([(1, 10), (20, 30)], [(5, 25)]) == [(1, 4), (26, 30)]
-    assert without([(3, 2)], []) == []

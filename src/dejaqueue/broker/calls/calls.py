@@ -18,7 +18,17 @@ import pyarrow as pa
 from dejaqueue.access import administration
 from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.senders import Requester
-from dejaqueue.broker.calls import browse, by_filter, claims, cron, history, redrive, reports, scan
+from dejaqueue.broker.calls import (
+    browse,
+    by_filter,
+    claims,
+    cron,
+    history,
+    message_history,
+    redrive,
+    reports,
+    scan,
+)
 from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.calls.stats import topic_stats
@@ -156,6 +166,17 @@ def _recorded(broker: BrokerPort, name: str, values: Body) -> ServedTopic | None
         return broker.runtime(name)
     broker.topic(name)
     return broker.runtime(name) if broker.serves(name) else None
+
+
+def _message_history(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    asked = message_history.parse(browse.topic_name(body), body)
+    return message_history.message_history(broker, asked)
+
+
+def _ask_history(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    asked = message_history.parse(browse.topic_name(body), body)
+    broker.topic(asked.name)
+    return message_history.recorded(broker.history, asked, broker.clock)
 
 
 def _claim(broker: BrokerPort, body: Body, _by: Requester) -> Answer:

@@ -13,7 +13,7 @@ left out of a file is up to who asks, by positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -39,7 +39,7 @@ from dejaqueue.schema.texts import mended_batch
 
 BATCH_ROWS = 65_536
 STRETCHES_MAX = 10_000
-_GAP = CHANGE_NAMES[ChangeKind.GAP]
+GAP = CHANGE_NAMES[ChangeKind.GAP]
 _ALL_MS = limits.INSTANT_MS_MAX + 1
 
 
@@ -88,25 +88,25 @@ def list_files(
     """
     from_ms, to_ms = _times(values)
     if topic is not None:
-        _roll(topic)
+        finish_files(topic, topic.partitions.numbers)
     if not wants_here(values):
         files_found = history.files.find(values["name"], from_ms, to_ms)
         return {"files": [asdict(file) for file in files_found]}
     return _mine(history, values["name"], from_ms, to_ms)
 
 
-def _roll(topic: ServedTopic) -> None:
-    """Have the open files finished."""
+def finish_files(topic: ServedTopic, numbers: Iterable[int]) -> None:
+    """Have the open files of these partitions finished."""
 
     def roll(listener: Listener, core: PartitionCore) -> Future[None] | None:
         core.commits.commit_all()
         return listener.roll()
 
     rolls: list[Future[None] | None] = []
-    for partition in topic.partitions:
+    for number in numbers:
         try:
-            look = partial(roll, partition.listener)
-            rolls.append(answer_of(topic.look(partition.number, look)))
+            look = partial(roll, topic.partitions[number].listener)
+            rolls.append(answer_of(topic.look(number, look)))
         except DejaQError:
             continue  # it cannot be read now; what is recorded of it can
     for finished in rolls:
@@ -136,14 +136,14 @@ def gaps_in(files: Files, topic: str, file: HistoryFile) -> list[tuple[int, int]
             path,
             columns=["change", "position"],
             partitioning=None,
-            decryption_properties=_decryption(files.encryption, path),
+            decryption_properties=decryption(files.encryption, path),
         )
     except FileNotFoundError:
         return []  # pruned meanwhile: who reads it is told
     except (OSError, pa.ArrowException) as wrong:
         raise Unavailable(f"history file {file.name} can't be read: {wrong}") from wrong
     positions = table["position"].to_numpy()
-    rows = np.flatnonzero(pc.equal(table["change"], _GAP).to_numpy(zero_copy_only=False))
+    rows = np.flatnonzero(pc.equal(table["change"], GAP).to_numpy(zero_copy_only=False))
     # What is not recorded lies between the row before and this one.
     before = np.where(rows > 0, positions[rows - 1], file.first - 1)
     return list(zip((before + 1).tolist(), positions[rows].tolist(), strict=True))
@@ -172,7 +172,8 @@ def parse(files: Files, topic: str, values: dict[str, Any]) -> Ticket:
     return Ticket(number, path, columns, *times, stretches, chosen_gaps, encryption)
 
 
-def _decryption(encryption: Encryption | None, path: Path) -> Any:
+def decryption(encryption: Encryption | None, path: Path) -> Any:
+    """How a file is read; None = it is not encrypted."""
     return None if encryption is None else encryption.reading(path)
 
 
@@ -209,8 +210,8 @@ def read(topic: str, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     """
     stored = [name for name in ticket.columns if name in STORED.names]
     try:
-        decryption = _decryption(ticket.encryption, ticket.path)
-        with pq.ParquetFile(ticket.path, decryption_properties=decryption) as file:
+        properties = decryption(ticket.encryption, ticket.path)
+        with pq.ParquetFile(ticket.path, decryption_properties=properties) as file:
             # One column more, to know which rows there are.
             wanted = {*stored, "at_ms"}
             if ticket.positions is not None or ticket.gaps is not None:
@@ -235,7 +236,7 @@ def _chosen(ticket: Ticket, batch: pa.RecordBatch) -> pa.RecordBatch:
     if (ticket.positions is None and ticket.gaps is None) or not batch.num_rows:
         return batch
     positions = batch.column("position").to_numpy()
-    is_gap = pc.equal(batch.column("change"), _GAP).to_numpy(zero_copy_only=False)
+    is_gap = pc.equal(batch.column("change"), GAP).to_numpy(zero_copy_only=False)
     wanted = np.ones(batch.num_rows, dtype=np.bool_)
     if ticket.positions is not None:
         firsts = np.array([first for first, _ in ticket.positions] or [1], dtype=np.int64)

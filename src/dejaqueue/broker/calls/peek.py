@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, is_by_time, parse_selection, whole
-from dejaqueue.broker.consumers.gathering import peek_batch, text_of
+from dejaqueue.broker.consumers.dispatch import Dispatcher
+from dejaqueue.broker.consumers.gathering import PeekState, peek_batch, text_of
 from dejaqueue.broker.partition.keys import find_in
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.entries import hash_column, text_column
@@ -83,16 +84,20 @@ class Rows:
     states: UInt8s
     priorities: UInt16s | None
     groups: Words | None
+    lease_ids: Int64s
 
-    def batch(self, core: PartitionCore) -> pa.RecordBatch:
+    def batch(self, core: PartitionCore, dispatcher: Dispatcher) -> pa.RecordBatch:
         """With what is stored of them, schema PEEK."""
+        lease_ids = self.lease_ids.tolist()
+        names = dispatcher.names_of(core.number, set(lease_ids) - {-1})
+        consumers = [names.get(lease_id) for lease_id in lease_ids] if names else None
         return peek_batch(
             core.journal,
             self.ids,
             self.dues_ms,
             self.attempts,
             self.locators,
-            _STATE_NAMES[self.states].tolist(),
+            PeekState(_STATE_NAMES[self.states].tolist(), consumers),
             self.priorities,
             None if self.groups is None else text_of(self.groups),
         )
@@ -163,7 +168,11 @@ def peek(
         parts, following = _rows_by_time(topic, ticket)
     elif ticket.limit:
         parts, following = _rows_by_id(topic, ticket)
-    batches = [rows.batch(topic.partitions[number].core) for number, rows in parts if len(rows.ids)]
+    batches = [
+        rows.batch(topic.partitions[number].core, topic.dispatcher)
+        for number, rows in parts
+        if len(rows.ids)
+    ]
     table = pa.Table.from_batches(batches, PEEK)
     if len(batches) > 1 and (by_time or is_named):
         table = table.sort_by([("due", "ascending"), ("id", "ascending")])
@@ -190,6 +199,7 @@ def _rows_of(core: PartitionCore, sequences: Int64s) -> Rows:
         engine.states(sequences),
         engine.priorities(sequences),
         engine.moved_groups(sequences),
+        engine.lease_ids(sequences),
     )
 
 
@@ -242,6 +252,7 @@ def _taken(rows: Rows, places: Int64s) -> Rows:
         rows.states[places],
         None if rows.priorities is None else rows.priorities[places],
         None if groups is None else Words(groups.names, groups.indices[places]),
+        rows.lease_ids[places],
     )
 
 

@@ -11,6 +11,7 @@ from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.topic.homes import Homes
+from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.broker.transactions.transactions import Transactions
@@ -30,6 +31,7 @@ class BrokerPort(Protocol):
     backups: Backups
     started_us: int
     lane: LaneAddress | None
+    peers: Peers | None
 
     def check_running(self) -> None: ...  # noqa: D102
     def runtime(self, name: str) -> ServedTopic: ...  # noqa: D102

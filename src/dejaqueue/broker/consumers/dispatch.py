@@ -11,7 +11,7 @@ The one lock here is taken for a few lines at a time and never while another is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -126,6 +126,7 @@ class Consumer:
 
     def describe(self) -> dict[str, object]:
         """What `stats` shows of it."""
+        wanted = self.wanted or TagFilter()
         return {
             "consumer": self.name,
             "credit": self.credit,
@@ -135,6 +136,9 @@ class Consumer:
             "lease_ahead_ms": self.ahead_ms,
             "clock_offset_us": self.offset_us,
             "clock_uncertainty_us": self.uncertainty_us,
+            "tags_any": list(wanted.any_of),
+            "tags_all": list(wanted.all_of),
+            "tags_none": list(wanted.none_of),
         }
 
 
@@ -500,6 +504,22 @@ class Dispatcher:
                         break
             self._starved |= not anyone
         return anyone, holder
+
+    def names_of(self, partition: int, lease_ids: Iterable[int]) -> dict[int, str]:
+        """The names of the consumers that have these leases of a partition, where one has it."""
+        left = {(partition, lease_id) for lease_id in lease_ids}
+        if not left:
+            return {}
+        with self._lock:
+            consumers = list(self._consumers)
+        names: dict[int, str] = {}
+        for consumer in consumers:
+            if not left:
+                break
+            held = [key for key in left if key in consumer.leases] if consumer.leases else []
+            names |= {lease_id: consumer.name for _, lease_id in held}
+            left.difference_update(held)
+        return names
 
     def describe(self) -> list[dict[str, object]]:
         """What `stats` shows of the consumers."""

@@ -8,7 +8,7 @@ stored, the texts that leave are UTF-8 (rule 15).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -154,19 +154,29 @@ def _joined(parts: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+class PeekState(NamedTuple):
+    """Of the messages of a peek: the state of each, and who has it; None = nobody has any, or it
+    is not known of any."""
+
+    states: Sequence[str]
+    consumers: Sequence[str | None] | None = None
+
+
 def peek_batch(
     journal: Journal,
     ids: Int64s,
     dues_ms: Int64s,
     attempts: UInt16s,
     locators: Int64s,
-    states: list[str],
+    standing: PeekState,
     priorities: UInt16s | None = None,
     groups: pa.StringArray | None = None,
 ) -> pa.RecordBatch:
     """The batch of a peek, schema PEEK."""
     columns = message_columns(journal, ids, dues_ms, attempts, locators, priorities, groups)
-    batch = pa.RecordBatch.from_arrays([*columns, pa.array(states, pa.utf8())], schema=PEEK)
+    states = pa.array(standing.states, pa.utf8())
+    names = pa.array(standing.consumers or [None] * len(states), pa.utf8())
+    batch = pa.RecordBatch.from_arrays([*columns, states, names], schema=PEEK)
     if columns[-1].null_count:
         batch = batch.filter(columns[-1].is_valid())
     return batch

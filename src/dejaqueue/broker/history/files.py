@@ -175,10 +175,17 @@ class Files:
                 (file for file in files if file is not None), key=lambda f: f.first, reverse=True
             )
 
-    def find(self, topic: str, from_ms: int, to_ms: int) -> list[HistoryFile]:
-        """The files of a topic with what happened from `from_ms` on, before `to_ms`, or more."""
+    def find(
+        self, topic: str, from_ms: int, to_ms: int, partition: int | None = None
+    ) -> list[HistoryFile]:
+        """The files of a topic with what happened from `from_ms` on, before `to_ms`, or more.
+
+        Args:
+            partition: of this one; None = of all.
+        """
         found: list[HistoryFile] = []
-        for directory in sorted(self.topic(topic).glob("partition=*")):
+        which = "*" if partition is None else partition
+        for directory in sorted(self.topic(topic).glob(f"partition={which}")):
             number = int(directory.name.removeprefix("partition="))
             for hour_ms, hour in sorted(_hours(directory)):
                 if hour_ms < to_ms and hour_ms + HOUR_MS > from_ms:

@@ -12,10 +12,11 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from dejaqueue.client import browsing
+from dejaqueue.client import browsing, message_history
 from dejaqueue.client._sync import waiting
 from dejaqueue.client.browsing import DueHistogram, Where
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.message_history import MessageHistory
 from dejaqueue.client.message_view import MessageView, view_of
 
 
@@ -48,7 +49,7 @@ class Browsing:
 
         Returns:
             A table of schema PEEK: id, due, attempts, key, group, priority, tags, headers,
-            payload, state.
+            payload, state, consumer (of a leased one: who has it, where it is known).
         """
         ticket = browsing.check_peek(topic, limit, ids, keys, {**where})
         return waiting.run(browsing.peek, self._core.transport, ticket, limit)
@@ -77,6 +78,22 @@ class Browsing:
         table = waiting.run(browsing.peek, self._core.transport, ticket, 1)
         rows = table.to_pylist()
         return view_of(rows[0]) if rows else None
+
+    def history(self, topic: str, id: int) -> MessageHistory:  # noqa: A002 - the field's name
+        """What happened to a message, and when; of one that is done, too.
+
+        It is recorded where the topic's setting `history` is on; where it is off nothing is known
+        of the message, which is no error.
+
+        Args:
+            topic: whose message.
+            id: of the message.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        body = message_history.check_history(topic, id)
+        return waiting.run(message_history.ask, self._core.transport, body)
 
     def counts(self, topic: str, *, by: str = "state", limit: int = 100) -> dict[str, int]:
         """How many live messages there are of each state, group or tag, most first.

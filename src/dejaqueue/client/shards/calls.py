@@ -202,6 +202,14 @@ class ShardCalls:
             raise BadRequest("partition", "a number", number)
         return check_span("partition", number) % self._spread
 
+    def message_history(self, name: str, body: Body, field: str) -> Body:
+        """Of one message: the shard that has its partition."""
+        message_id = body.get("id")
+        if type(message_id) is not int:
+            raise BadRequest("id", "the id of a message", message_id)
+        shard = self.shard_of_partition(message_id >> limits.SEQUENCE_BITS)
+        return self._one(name, body, field, shard)
+
     def claims(self, name: str, body: Body, field: str) -> Body:
         """Of several partitions."""
         given = body.get("claims")
@@ -274,7 +282,9 @@ class ShardCalls:
         pages = [answer.result() for answer in asked]
         ends = [(page.schema.metadata or {}).get(NEXT) for page in pages]
         reached = [json.loads(end) for end in ends if end is not None]
-        table = pa.concat_tables([page.replace_schema_metadata(None) for page in pages])
+        # Brokers of two versions may have a column more or less.
+        parts = [page.replace_schema_metadata(None) for page in pages]
+        table = pa.concat_tables(parts, promote_options="default")
         if not table.num_rows and not reached:
             return table
         names = ["due", "id"] if self._is_by_time(ticket) else ["id"]
@@ -334,6 +344,7 @@ _MERGES: dict[str, _Merge] = {
     "stats": ShardCalls.stats,
     "scan_ranges": ShardCalls.listed,
     "history_files": ShardCalls.listed,
+    "message_history": ShardCalls.message_history,
     "transactions": ShardCalls.listed,
     "assignments": ShardCalls.assignments,
     "counts": ShardCalls.counts,

@@ -45,6 +45,18 @@ _MESSAGE = {
     "payload": "stand up",
     "key": "reminder-17",
 }
+_HISTORY = {
+    "history": True,
+    "changes": [
+        {"at_ms": 1_896_082_100_000, "change": "enqueued", "position": 17, "attempt": 0,
+         "due": 1_896_082_200_000, "key": "reminder-17", "priority": 32_768},
+        {"at_ms": 1_896_082_200_000, "change": "delivered", "position": 19, "attempt": 1,
+         "due": 1_896_082_200_000, "priority": 32_768, "lateness_ms": 0, "consumer": "mailer"},
+    ],
+    "gaps": [],
+    "silent": [],
+    "next": None,
+}  # fmt: skip
 
 
 def _broker(request: Request, topic: str) -> Broker:
@@ -137,6 +149,29 @@ def peek_one(
     if not messages:
         raise HTTPException(404, f"no live message has the id {id}")
     return json_answer(messages[0])
+
+
+@route(
+    router,
+    "message_history",
+    responses=answers(shapes.MessageHistory, _HISTORY, "What was recorded.", 404),
+)
+def message_history(
+    request: Request,
+    topic: TopicName,
+    id: Annotated[str, Path(pattern=r"^[0-9]{1,19}$")],  # noqa: A002
+    after: Annotated[
+        int | None, Query(ge=0, description="The `next` of the answer before.")
+    ] = None,
+) -> Response:
+    """What happened to a message, and when: also to one that is done.
+
+    It is recorded where the topic's setting `history` is on; nothing of it is an error where it
+    is off, or was.
+    """
+    check_names(request, "after")
+    values = given(topic=topic, id=check_id(id), after=after)
+    return json_answer(_broker(request, topic).call("message_history", values))
 
 
 @route(

@@ -20,7 +20,11 @@ from dejaqueue.engine import selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import pack_id
 from dejaqueue.schema.messages import NEXT
+from dejaqueue.wire.frames import SettleOp
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
+from tests.rules.conftest import MakeBroker, on_files
+
+__all__ = ["on_files"]
 
 
 @pytest.fixture
@@ -207,3 +211,36 @@ def test_messages_are_found_by_key__in_whichever_partition_they_are(
     assert sorted(found) == sorted([sent[3], sent[17]])
     found, _ = page(fixture, keys=[keys[3]], state="leased")
     assert found == []
+
+
+# --- who has what is leased
+
+
+def test_a_leased_message_says_who_has_it__until_it_is_given_back(fixture: BrokerFixture) -> None:
+    send(fixture, 0, [fixture.now_ms] * 2)
+    send(fixture, 1, [fixture.now_ms, fixture.now_ms + 60_000])
+
+    def holders() -> list[tuple[str, str | None]]:
+        batch = peek(fixture.broker.runtime(TOPIC), {}, fixture.now_ms)
+        return [(row["state"], row["consumer"]) for row in batch.to_pylist()]
+
+    assert holders() == [("scheduled", None)] * 4
+    ann = fixture.consumer(consumer="ann", credit=1)
+    fixture.settle_down()
+    bob = fixture.consumer(consumer="bob", credit=9)
+    fixture.settle_down()
+    told = sorted(holders(), key=str)
+    assert told == [("leased", "ann"), ("leased", "bob"), ("leased", "bob"), ("scheduled", None)]
+    [got] = ann.take_all()
+    ann.settle(SettleOp.NACK, partition=got.partition, lease_id=got.lease_id, argument_ms=9_000)
+    assert sorted(name for _, name in holders() if name) == ["bob", "bob"]
+    assert len(bob.take_all()) >= 1
+
+
+def test_who_has_a_lease_is_not_known_after_a_restart(on_files: MakeBroker) -> None:
+    fixture = on_files()
+    fixture.send([b"x"])
+    fixture.consumer(consumer="ann").take_all()
+    fixture.restart()
+    [row] = peek(fixture.broker.runtime(TOPIC), {"ids": [0]}, fixture.now_ms).to_pylist()
+    assert (row["state"], row["consumer"]) == ("leased", None)

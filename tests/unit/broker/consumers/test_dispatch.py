@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import RUN_MAX, Consumer, Dispatcher, Push
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
+from dejaqueue.model import TagFilter
 from dejaqueue.wire.descriptors import ConsumeStream
 
 SILENCE_US = 1_000
@@ -235,3 +237,23 @@ def test_a_consumer_of_other_messages_has_all_partitions_look() -> None:
     tagged = ConsumeStream("t", tags_any=("red",))
     dispatcher.credit(dispatcher.add(tagged, NoSink(), 0, 0), 1, 0)
     assert rings == [7, 7]
+
+
+def test_the_names_of_those_who_have_leases_are_told__of_that_partition() -> None:
+    dispatcher, [first, second], _ = make(2)
+    for consumer, lease_id in ((first, 5), (second, 6)):
+        held = replace(leased(1), lease_id=lease_id)
+        dispatcher.holds(consumer, 3, held)
+    assert dispatcher.names_of(3, [5, 6, 7]) == {5: first.name, 6: second.name}
+    assert dispatcher.names_of(4, [5, 6]) == {}
+    assert dispatcher.names_of(3, []) == {}
+    dispatcher.settled(first, 3, 5, -1)
+    assert dispatcher.names_of(3, [5, 6]) == {6: second.name}
+
+
+def test_what_a_consumer_takes_is_shown() -> None:
+    dispatcher, [consumer], _ = make(1)
+    assert dispatcher.describe()[0]["tags_any"] == []
+    consumer.wanted = TagFilter(("a",), ("b",), ("c",))
+    [shown] = dispatcher.describe()
+    assert (shown["tags_any"], shown["tags_all"], shown["tags_none"]) == (["a"], ["b"], ["c"])

@@ -12,7 +12,13 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.consumers.dispatch import Push
-from dejaqueue.broker.consumers.gathering import delivery_batches, peek_batch, read_stored, text_of
+from dejaqueue.broker.consumers.gathering import (
+    PeekState,
+    delivery_batches,
+    peek_batch,
+    read_stored,
+    text_of,
+)
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Lease
 from dejaqueue.engine.effects import Leased
@@ -149,9 +155,11 @@ def test_what_was_sent_is_what_is_delivered() -> None:
 def test_a_page_has_the_state_of_each_row__also_where_some_are_gone() -> None:
     journal, _ = journal_of({"payload": [b"a", None, b"c"]})
     ids, ones = sequences(0, 1, 2), np.ones(3, dtype=np.uint16)
-    batch = peek_batch(journal, ids, ids, ones, ids, ["scheduled", "leased", "dead"])
+    state = PeekState(["scheduled", "leased", "dead"], [None, "ann", "bob"])
+    batch = peek_batch(journal, ids, ids, ones, ids, state)
     assert batch.schema == PEEK
     assert batch.column("state").to_pylist() == ["scheduled", "dead"]
+    assert batch.column("consumer").to_pylist() == [None, "bob"]
 
 
 @pytest.mark.parametrize("names", [("",), ("", "g"), ("g", "")])

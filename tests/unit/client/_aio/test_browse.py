@@ -41,6 +41,13 @@ def test_peek_asks_for_the_messages_of_a_filter() -> None:
     assert {name: ticket[name] for name in expected} == expected
 
 
+def test_a_history_is_of_one_message() -> None:
+    answer = {"history": False, "changes": [], "gaps": [], "silent": [], "next": None}
+    transport = FakeTransport(ok, actions={"message_history": answer})
+    assert ask(transport, lambda c: c.history("t", 7)).changes == ()
+    assert transport.calls == [("message_history", {"topic": "t", "id": 7, "after": None})]
+
+
 def test_counts_are_by_state_unless_one_says() -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         return {"rows": [{body["by"]: "x", "count": 3}], "next": None}

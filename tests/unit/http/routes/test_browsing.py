@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dejaqueue.access.gate import Gate
+from dejaqueue.broker.broker import Broker
+from dejaqueue.http import shapes
+from dejaqueue.http.server import HttpServer
+from dejaqueue.http.service import Service
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.unit.http.conftest import Api
 
 FAR_MS = 1_893_456_000_000
@@ -51,6 +59,43 @@ def test_one_message(api: Api) -> None:
     assert (found["payload"], found["key"], found["state"]) == ("a", "k", "scheduled")
     assert api.ask("GET", "/v1/topics/t/messages/99")[0] == 404
     assert api.ask("GET", "/v1/topics/t/messages/x")[0] == 400
+
+
+def test_the_history_of_a_message__of_one_that_is_done_too(tmp_path: Path) -> None:
+    settings = BrokerSettings(journal=JournalSettings(url=str(tmp_path / "journal")))
+    broker = Broker(settings)
+    broker.start()
+    server = HttpServer(Service(broker, Gate(), lambda: True), "127.0.0.1", 0)
+    server.start()
+    api = Api(broker, server.port)
+    try:
+        broker.create_topic(Topic("t", history=True))
+        sent = api.send("a", key="k")
+        messages = api.lease(consumer="mailer")
+        api.settle("nack", messages, reason="busy", delay_ms=0)
+        api.settle("ack", api.lease())
+        found = api.get(f"/v1/topics/t/messages/{sent}/history")
+        changes = [change["change"] for change in found["changes"]]
+        assert changes == ["enqueued", "delivered", "nacked", "redelivered", "acked"]
+        assert found["changes"][0]["key"] == "k"
+        assert "consumer" not in found["changes"][0]
+        assert found["changes"][1]["consumer"] == "mailer"
+        assert found["changes"][2]["reason"] == "busy"
+        after = found["changes"][2]["position"]
+        rest = api.get(f"/v1/topics/t/messages/{sent}/history", after=after)
+        assert [change["change"] for change in rest["changes"]] == changes[3:]
+        assert shapes.MessageHistory.model_validate(found).history
+    finally:
+        api.http.close()
+        server.stop()
+        broker.stop()
+
+
+def test_a_history_that_is_off_says_so(api: Api) -> None:
+    found = api.get(f"/v1/topics/t/messages/{api.send('a')}/history")
+    assert (found["history"], found["changes"]) == (False, [])
+    assert api.ask("GET", "/v1/topics/nobody/messages/1/history")[0] == 404
+    assert api.ask("GET", "/v1/topics/t/messages/x/history")[0] == 400
 
 
 def test_counts_and_histogram(api: Api) -> None:
