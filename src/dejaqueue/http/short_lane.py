@@ -3,7 +3,7 @@
 Room: http. A connection (protocol.py) and what answers some of its requests. On the event loop.
 Holds: whoever sends a request cannot tell by which way it was answered. What a short lane does not
 take, and what it has refused, goes the ordinary way, through all that is around the application.
-See: sqs/short_lane.py, which is one.
+See: sqs/short_lane.py, which is one; docs/adr/0060-small-requests-past-the-framework.md.
 
 The framework around a small request (its task, its middleware, its two messages of an answer) takes
 as long as all that the request asks for.

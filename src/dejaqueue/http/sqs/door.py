@@ -98,11 +98,11 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]], names: Sequence[str]) -> dict
     """Headers of these names. A request that another broker has passed on was signed for that
     one's host."""
     headers: dict[str, str] = {}
+    wanted = {name.encode() for name in names}
     host, is_passed_on = b"", False
     for raw_name, raw_value in pairs:
-        name = raw_name.decode("latin-1")
-        if name in names:
-            value = raw_value.decode("latin-1")
+        if raw_name in wanted:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
             headers[name] = f"{headers[name]},{value}" if name in headers else value
         if raw_name == FORWARDED:
             is_passed_on = True
