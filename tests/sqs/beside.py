@@ -138,9 +138,13 @@ class Generated:
 
     What is known to differ is not called (test_beside_moto.py shows it). At most ten messages are
     there, so that one receive has all that can be received, in whichever order.
+
+    Attributes:
+        is_plain: no groups, and nothing that is refused.
     """
 
     dice: random.Random
+    is_plain: bool = False
     count: int = 0
     delayed: int = 0
     waiting: set[str] = field(default_factory=set)
@@ -149,7 +153,7 @@ class Generated:
     def next(self) -> Call:
         """The next call; what it changes is noted, as all of these are answered."""
         kinds = (self._send, self._send_batch, self._take, self._settle, self._look, self._wrong)
-        return self.dice.choices(kinds, (25, 15, 20, 20, 10, 10))[0]()
+        return self.dice.choices(kinds, (25, 15, 20, 20, 10, 0 if self.is_plain else 10))[0]()
 
     def _new(self) -> dict[str, Any]:
         self.count += 1
@@ -161,7 +165,7 @@ class Generated:
                 "text": {"DataType": "String.own", "StringValue": "ü"},
                 "bytes": {"DataType": "Binary", "BinaryValue": "AAE="},
             }
-        if self.dice.random() < 0.2:
+        if self.dice.random() < 0.2 and not self.is_plain:
             values["MessageGroupId"] = self.dice.choice("abc")
         if self.dice.random() < 0.1:
             values["DelaySeconds"] = 900
@@ -200,7 +204,7 @@ class Generated:
         if what == "delete":
             return Call("delete_message", receipt=body)
         entries = [{"Id": "1", "ReceiptHandle": body}, {"Id": "2", "ReceiptHandle": "none"}]
-        return Call("delete_message_batch", {"Entries": entries})
+        return Call("delete_message_batch", {"Entries": entries[: 1 if self.is_plain else 2]})
 
     def _look(self) -> Call:
         seconds = str(self.dice.choice((30, 60)))

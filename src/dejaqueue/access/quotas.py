@@ -226,9 +226,12 @@ class Account:
         Raises:
             ResourceExhausted: says when they may be; nothing was taken.
         """
+        if not wait:
+            self.reserve_sent(rows, byte_count, 0)
+            return
         clock = self._quotas.clock
         now_us = clock.now_us()
-        wait_ms = self.reserve_sent(rows, byte_count, PATIENCE_MS if wait else 0)
+        wait_ms = self.reserve_sent(rows, byte_count)
         if wait_ms:
             clock.wait_until(now_us + wait_ms * 1_000, Wake())
 

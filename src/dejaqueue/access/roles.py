@@ -90,14 +90,15 @@ class Principal:
     @property
     def sender(self) -> Sender:
         """What they send is kept under this name."""
-        return NOBODY if self.name == EVERYBODY.name else Sender(self.name)
+        return _sender(self.name, own=False)
 
     def sender_for(self, topic: str, *roles: Role) -> Sender:
         """As `sender`, for calls that any of these roles lets them make on a topic: limited to
         their own messages, unless a grant of such a role is not."""
-        if any(self._has(role, topic, own=False) for role in roles):
-            return self.sender
-        return replace(self.sender, own=True)
+        for role in roles:
+            if self._has(role, topic, own=False):
+                return _sender(self.name, own=False)
+        return _sender(self.name, own=True)
 
     def may(self, role: Role, topic: str, *, own: bool = False) -> bool:
         """True if they have the role for the topic.
@@ -130,6 +131,13 @@ class Principal:
         """
         if not self.may(role, topic, own=own):
             raise no_role(self, repr(role.value), topic)
+
+
+@lru_cache(maxsize=16_384)
+def _sender(name: str, *, own: bool) -> Sender:
+    """The sender of a principal's name; kept, as each request asks for it."""
+    sender = NOBODY if name == EVERYBODY.name else Sender(name)
+    return replace(sender, own=True) if own else sender
 
 
 def no_role(principal: Principal, wanted: str, topic: str) -> Forbidden:

@@ -15,15 +15,15 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dejaqueue.access import pages
 from dejaqueue.access.gate import Gate, only_bearer_of
 from dejaqueue.access.pages import Pages
 from dejaqueue.access.roles import EVERYBODY, Principal
 from dejaqueue.access.routes import RULES
 from dejaqueue.access.rules import PUBLIC
-from dejaqueue.errors import BadRequest, DejaQError
+from dejaqueue.errors import DejaQError
 from dejaqueue.http.auditing import BEARER, CERTIFICATE, PRINCIPAL, SIGNED, note_error, record
 from dejaqueue.http.forwarding import FORWARDED
+from dejaqueue.http.page_check import PageCheck, what_asks
 from dejaqueue.http.problems import framework_problem, problem
 from dejaqueue.http.sqs import door
 from dejaqueue.http.sqs.refusals import refusal
@@ -32,11 +32,6 @@ _PUBLIC_PATHS = frozenset(path for (_, path), rule in RULES.items() if rule is P
 _LOOKING = frozenset({"GET", "HEAD"})
 _BUSY = frozenset({"messages", "lease", "ack", "nack", "extend", "touch"})
 """How the paths of what is called most end: none of these administers."""
-_PAGE_HEADERS = frozenset(name.encode() for name in pages.HEADERS)
-_Asked = tuple[bool, bool, tuple[tuple[bytes, bytes], ...]]
-_LET_IN_MAX, _LET_IN_BYTES_MAX = 256, 1_000
-"""Kinds of callers that are remembered: a program sends the same headers with each request, and to
-look at them again would take a tenth of the time of the smallest request."""
 
 
 def install(app: FastAPI, gate: Gate, known: Pages, *, with_sqs: bool = False) -> None:
@@ -53,8 +48,7 @@ class _Entrance:
         self._app = app
         self._with_sqs = with_sqs
         self._gate = gate
-        self._pages = known
-        self._let_in: set[_Asked] = set()
+        self._pages = PageCheck(known)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in _PUBLIC_PATHS:
@@ -63,7 +57,7 @@ class _Entrance:
         takes = _takes(scope)
         is_sqs = self._with_sqs and door.is_ours(scope)
         try:
-            authorizations, headers = _headers(scope)
+            authorizations, headers = what_asks(scope)
             signed = None
             if is_sqs:
                 signed = await door.signer(scope, receive, self._gate, authorizations)
@@ -79,7 +73,7 @@ class _Entrance:
             # one says nothing: a page that has had its name rebound can send what it likes.
             is_known = bearer is not None or signed is not None
             if not is_known or caller is EVERYBODY:  # a browser may show certificates, too
-                self._check_page(headers, is_secure=scope["scheme"] == "https", takes=takes)
+                self._pages.check(headers, is_secure=scope["scheme"] == "https", takes=takes)
         except DejaQError as error:
             note_error(scope, error)
             answer = refusal(error) if is_sqs else problem(error)
@@ -107,20 +101,6 @@ class _Entrance:
             certificate = ""  # it is another broker's, and says nothing of the caller
         return self._gate.principal(bearer, certificate)
 
-    def _check_page(self, headers: dict[bytes, bytes], *, is_secure: bool, takes: bool) -> None:
-        """Raise Forbidden for what a browser sends for a page of another origin."""
-        asked = is_secure, takes, tuple(headers.items())
-        if asked in self._let_in:
-            return
-        texts = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
-        self._pages.check(texts, is_secure=is_secure, takes=takes)
-        if (
-            sum(map(len, headers.values())) <= _LET_IN_BYTES_MAX
-        ):  # tidy: allow name, because it is a dict's
-            if len(self._let_in) >= _LET_IN_MAX:
-                self._let_in.clear()
-            self._let_in.add(asked)
-
 
 def _is_passed_on(scope: Scope) -> bool:
     return any(name == FORWARDED for name, _ in scope["headers"])
@@ -130,21 +110,3 @@ def _takes(scope: Scope) -> bool:
     """True for DOQ's GET of a message, which takes it."""
     path: str = scope["path"]
     return scope["method"] == "GET" and path.startswith("/API/") and path.endswith("/messages")
-
-
-def _headers(scope: Scope) -> tuple[list[str], dict[bytes, bytes]]:
-    """Authorization headers of a request, and what tells whether a page asks.
-
-    Raises:
-        BadRequest: there are two hosts: what is before this may have gone by the other one.
-    """
-    authorizations: list[str] = []
-    by_name: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in _PAGE_HEADERS:
-            if name == b"host" and name in by_name:
-                raise BadRequest("host", "one header", "two")
-            by_name[name] = value
-        elif name == b"authorization":
-            authorizations.append(value.decode("latin-1"))
-    return authorizations, by_name

@@ -335,13 +335,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer."""
-        super().on_header(name, value)
-        self._head_bytes += len(name) + len(value)
+        name = name.lower()
+        headers = self.headers
+        headers.append((name, value))
+        self._head_bytes = head_bytes = self._head_bytes + len(name) + len(value)
         bounds = self.shared.bounds
-        if len(self.headers) > bounds.header_count_max or self._head_bytes > bounds.head_bytes_max:
+        if len(headers) > bounds.header_count_max or head_bytes > bounds.head_bytes_max:
             self._give_up(*self._head_large())
-        if len(name) == 14 and name.lower() == b"content-length":
+        if name == b"content-length":
             self._declared_bytes = int(value)
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
 
     def on_headers_complete(self) -> None:
         """Begin to answer, if it may be answered."""
@@ -560,10 +564,13 @@ class BoundedProtocol(HttpToolsProtocol):
         return now - self._unsent_since > self.shared.bounds.stuck_seconds
 
 
-def bounded(connections: Connections) -> type[BoundedProtocol]:
-    """The protocol class for the connections of one server."""
+def bounded(
+    connections: Connections, kind: type[BoundedProtocol] = BoundedProtocol, **more: Any
+) -> type[BoundedProtocol]:
+    """The protocol class for the connections of one server.
 
-    class Bound(BoundedProtocol):
-        shared = connections
-
-    return Bound
+    Args:
+        kind: what they are.
+        more: further attributes of the class.
+    """
+    return type("Bound", (kind,), {"shared": connections, **more})

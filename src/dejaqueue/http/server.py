@@ -28,6 +28,7 @@ from dejaqueue.http.gather import call_soon
 from dejaqueue.http.lane import Lanes
 from dejaqueue.http.protocol import CLOSE_SECONDS, Connections, bounded
 from dejaqueue.http.service import Service
+from dejaqueue.http.short_lane import ShortLane, ShortLaneProtocol
 from dejaqueue.wire.lane import LaneAddress
 
 BACKLOG = 2_048
@@ -35,16 +36,22 @@ STOP_SECONDS_MAX = 5
 """Requests that are being answered have this long when the server stops."""
 
 
-def uvicorn_config(app: FastAPI, connections: Connections | None = None) -> uvicorn.Config:
+def uvicorn_config(
+    app: FastAPI, connections: Connections | None = None, short_lane: ShortLane | None = None
+) -> uvicorn.Config:
     """How an application is served.
 
     Args:
         connections: where they are kept; None = somewhere, with the usual bounds.
+        short_lane: answers some requests past the application.
     """
     connections = connections or Connections(Bounds())
+    http = bounded(connections)
+    if short_lane is not None:
+        http = bounded(connections, ShortLaneProtocol, short_lane=short_lane)
     return uvicorn.Config(
         app,
-        http=bounded(connections),
+        http=http,
         timeout_keep_alive=math.ceil(connections.bounds.idle_seconds),
         ws="none",
         lifespan="off",
@@ -134,7 +141,7 @@ class HttpServer:
         self._app.state.exposition.connections = self.connections
         self._broker = service.broker
         self.connections.lanes = self._lanes = Lanes(service.broker, service.gate)
-        config = uvicorn_config(self._app, self.connections)
+        config = uvicorn_config(self._app, self.connections, self._app.short_lane)
         if tls is not None:
             config.load()
             config.ssl = tls.context

@@ -150,15 +150,6 @@ def test_what_was_let_in_once_is_not_looked_at_again__other_headers_are(
     assert len(looked) == 5, "and who takes a message"
 
 
-def test_what_is_remembered_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LET_IN_MAX", 3)
-    for number in range(10):
-        site.ask([(b"user-agent", b"%d" % number)])
-        assert len(site.entrance._let_in) <= 3
-    site.ask([(b"user-agent", b"x" * (module._LET_IN_BYTES_MAX + 1))])
-    assert all(len(str(one)) < module._LET_IN_BYTES_MAX for one in site.entrance._let_in)
-
-
 @pytest.mark.parametrize(
     ("method", "path", "is_written"),
     [

@@ -34,14 +34,18 @@ from dejaqueue.http.sqs.state import Operation, Sqs
 TARGET = "AmazonSQS."
 BODY_BYTES_MAX = 8 << 20
 """A batch of a MiB, of which JSON may write each byte in six."""
-_REGION = "dejaq.sqs-region"
+REGION_SIGNED = "dejaq.sqs-region"
+"""Where in a request's scope the region is that it was signed for."""
+OUTCOME = "dejaq.sqs-outcome"
+"""Where in a request's scope the error is that its operation has ended with (short_lane.py)."""
 _BODY = "dejaq.sqs-body"
 """Where in a request's scope its body is, if that was read to verify a signature."""
 
 
 def install(app: FastAPI, service: Service) -> None:
     """Serve SQS's operations under ROOT."""
-    app.add_middleware(Door, sqs=Sqs(service))
+    app.state.sqs = Sqs(service)
+    app.add_middleware(Door, sqs=app.state.sqs)
 
 
 def is_ours(scope: Scope) -> bool:
@@ -60,11 +64,24 @@ async def signer(
     """
     if len(authorizations) != 1 or not authorizations[0].startswith(ALGORITHM):
         return None
-    signature = Signature.of(authorizations[0])
-    scope[_REGION] = signature.region
     if not gate.keys.required:
-        return gate.signer(signature.key_id, lambda _: False), receive
+        return signer_of(scope, b"", gate, authorizations[0]), receive
     body = scope[_BODY] = await read_body(Request(scope, receive), BODY_BYTES_MAX)
+    principal = signer_of(scope, body, gate, authorizations[0])
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return left.pop() if left else await receive()
+
+    return principal, again
+
+
+def signer_of(scope: Scope, body: bytes, gate: Gate, authorization: str) -> Principal:
+    """Who signed a request with this body. Raises Unauthenticated, Unavailable."""
+    signature = Signature.of(authorization)
+    scope[REGION_SIGNED] = signature.region
+    if not gate.keys.required:
+        return gate.signer(signature.key_id, lambda _: False)
     raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
     asked = SignedRequest(
         scope["method"],
@@ -74,24 +91,18 @@ async def signer(
         body,
     )
     signature.check(asked, gate.keys.clock.utc_ms())
-    principal = gate.signer(signature.key_id, lambda signing: signature.fits(asked, signing))
-    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Message:
-        return left.pop() if left else await receive()
-
-    return principal, again
+    return gate.signer(signature.key_id, lambda signing: signature.fits(asked, signing))
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]], names: Sequence[str]) -> dict[str, str]:
     """Headers of these names. A request that another broker has passed on was signed for that
     one's host."""
     headers: dict[str, str] = {}
+    wanted = {name.encode() for name in names}
     host, is_passed_on = b"", False
     for raw_name, raw_value in pairs:
-        name = raw_name.decode("latin-1")
-        if name in names:
-            value = raw_value.decode("latin-1")
+        if raw_name in wanted:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
             headers[name] = f"{headers[name]},{value}" if name in headers else value
         if raw_name == FORWARDED:
             is_passed_on = True
@@ -150,6 +161,9 @@ async def _answer(sqs: Sqs, request: Request) -> Response:
 
 
 async def _do(sqs: Sqs, request: Request) -> dict[str, Any]:
+    ended: Exception | None = request.scope.pop(OUTCOME, None)
+    if ended is not None:
+        raise ended
     target = header(request, b"x-amz-target")
     name = target.removeprefix(TARGET)
     call = CALLS.get(name)
@@ -169,7 +183,7 @@ async def _do(sqs: Sqs, request: Request) -> dict[str, Any]:
         note_administers(request)
         note(request, operation=name, topic=_subject(values))
     call.check(values)
-    region = request.scope.get(_REGION, REGION)
+    region = request.scope.get(REGION_SIGNED, REGION)
     return await call.function(Operation(sqs, request, values, region))
 
 

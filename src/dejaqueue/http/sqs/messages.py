@@ -159,14 +159,15 @@ async def receive(operation: Operation) -> Answer:
             flow.leases.session(options).give_back(taken)
             raise
     rows = [row for part in taken for row in part.values(rows_of)]
-    messages = [_message(operation, queue_name, row, wanted) for row in rows]
+    now_ms = operation.now_ms()
+    messages = [_message(operation, queue_name, row, wanted, now_ms) for row in rows]
     return {"Messages": messages} if messages else {}
 
 
-def _message(operation: Operation, queue_name: str, row: Answer, wanted: Wanted) -> Answer:
-    first_ms = operation.sqs.first_receive_ms(
-        queue_name, row["id"], row["attempts"], operation.now_ms()
-    )
+def _message(
+    operation: Operation, queue_name: str, row: Answer, wanted: Wanted, now_ms: int
+) -> Answer:
+    first_ms = operation.sqs.first_receive_ms(queue_name, row["id"], row["attempts"], now_ms)
     if not wanted.system:
         return message_of(queue_name, row, wanted, {})
     system = {"ApproximateFirstReceiveTimestamp": str(first_ms)}

@@ -8,6 +8,7 @@ broker.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from dejaqueue.errors import BadRequest
@@ -44,10 +45,16 @@ def name_of_url(value: object) -> str:
     """The queue of an address. Raises SqsRefusal."""
     try:
         if isinstance(value, str) and value:
-            return check_topic_name(urlsplit(value).path.rpartition("/")[2])
+            return _last_part(value)
     except (BadRequest, ValueError):
         pass
     raise SqsRefusal("InvalidAddress", f"QueueUrl: the address of a queue, got: {value!r:.100}")
+
+
+@lru_cache(1_024)
+def _last_part(url: str) -> str:
+    """What ends an address, if it is a topic's name. Each request has the same few addresses."""
+    return check_topic_name(urlsplit(url).path.rpartition("/")[2])
 
 
 def url_of(base_url: str, name: str) -> str:

@@ -33,9 +33,15 @@ def clock() -> VirtualClock:
 
 
 def signed(
-    sqs: Sqs, key_id: str, secret: str, *, path: str = "/sqs", body: bytes = BODY
+    sqs: Sqs,
+    key_id: str,
+    secret: str,
+    *,
+    path: str = "/sqs",
+    body: bytes = BODY,
+    name: str = "ListQueues",
 ) -> httpx.Request:
-    headers = {"X-Amz-Target": "AmazonSQS.ListQueues", "Content-Type": "application/x-amz-json-1.0"}
+    headers = {"X-Amz-Target": f"AmazonSQS.{name}", "Content-Type": "application/x-amz-json-1.0"}
     asked = AWSRequest("POST", f"{sqs.base_url}{path}", data=body, headers=headers)
     SigV4Auth(Credentials(key_id, secret), "sqs", "eu-west-1").add_auth(asked)
     return sqs.http.build_request("POST", path, content=body, headers=dict(asked.headers.items()))
