@@ -589,6 +589,22 @@ class AuditLines(Shape):
     )
 
 
+class FindingShown(Shape):
+    """One thing that will hurt."""
+
+    check: str = Field(description="What was looked at, in a word or two.")
+    level: Literal["look", "hurts"] = Field(description="look: it may be meant so.")
+    text: str = Field(description="What was seen.")
+    mend: str = Field(description="The command or setting that changes it.")
+
+
+class Findings(Shape):
+    """What will hurt, the worst first."""
+
+    node: str = Field(description="The broker that was asked; empty: it is alone.")
+    findings: list[FindingShown]
+
+
 class NewTransaction(Shape):
     """A transaction to begin."""
 
