@@ -543,6 +543,11 @@ class KeyListed(KeyShown):
     """An API key in the list."""
 
     ended: bool
+    used_ms: int | None = Field(
+        None,
+        description="When it was used last at the broker that was asked, to the minute below; "
+        "null: not since `uses_since_ms`.",
+    )
 
 
 class KeyMade(KeyShown):
@@ -558,6 +563,9 @@ class Keys(Shape):
     """All API keys."""
 
     required: bool = Field(description="False while there was never a key: anybody may call.")
+    uses_since_ms: int = Field(
+        0, description="Uses are known from then on: since the broker that was asked started."
+    )
     keys: list[KeyListed]
 
 
