@@ -52,6 +52,7 @@ def furnish(site: Site, count: int = 500) -> dict[str, str]:
         "messages": "/topics/jobs/messages",
         "message": f"/topics/jobs/messages/{made.json()['id']}",
         "send": f"/topics/jobs/send?like={made.json()['id']}",
+        "file": "/topics/jobs/rows",
         "letters": "/topics/mails/letters",
         "cron": "/topics/reports/cron",
         "checks": "/checks",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from dejaqueue.model import Topic, TopicKind
 from tests.console.conftest import Viewer
@@ -101,6 +101,27 @@ def _setting(api: Api, name: str, value: object = True) -> bool:
 
 
 # --- messages -------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_by_the_browser_looked_at_and_sent(
+    root: Viewer, keyed: tuple[Site, Api]
+) -> None:
+    api, page = keyed[1], root.go("/topics/mine/rows")
+    file = FilePayload(name="a.csv", mimeType="text/csv", buffer=b"\xff")
+    page.locator("input[type=file]").set_input_files([file])
+    expect(page.locator("#rows-read")).to_have_text("a.csv is no text in UTF-8.")
+    content = f"payload,due,key\nfrom a file,{LATER},filed\n"
+    page.locator("input[type=file]").set_input_files(
+        [FilePayload(name="a.csv", mimeType="text/csv", buffer=content.encode())]
+    )
+    expect(page.locator("[name=rows]")).to_have_value(content)
+    _click(page, "Look at it")
+    expect(page.get_by_role("cell", name="from a file")).to_be_visible()
+    _click(page, "Send 1 message")
+    expect(page.get_by_text("1 sent")).to_be_visible()
+    [message] = api.ask("GET", "/topics/mine/messages?key=filed")["messages"]
+    assert message["payload"] == "from a file"
+    api.ask("POST", "/topics/mine/cancel", {"messages": [{"id": message["id"]}]})
 
 
 def test_a_message_is_sent_moved_copied_and_cancelled(

@@ -91,8 +91,10 @@ def test_keys_are_made_listed_and_revoked_by_the_client(site: Site) -> None:
         made = root.create_key("shop", ["produce:mine"])
         listed = root.api_keys()
         assert listed[-1] == {name: made[name] for name in made if name != "api_key"} | {
-            "ended": False
+            "ended": False,
+            "used_ms": None,
         }
+        assert listed[0]["used_ms"] % 60_000 == 0  # this very call is a use
         with pytest.raises(Refused, match="shop"):
             root.create_key("shop", ["produce:mine"])
         with pytest.raises(BadRequest, match="grants"):

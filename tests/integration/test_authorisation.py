@@ -126,6 +126,7 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/v1/backups"): ("root", {"url": "nowhere://"}),
     ("GET", "/v1/backups/progress"): ("root", None),
     ("GET", "/v1/audit"): ("root", None),
+    ("GET", "/v1/findings"): ("root", None),
     ("GET", "/v1/keys"): ("root", None),
     ("POST", "/v1/keys"): ("root", {"name": "", "grants": []}),
     ("DELETE", "/v1/keys/{key}"): ("root", None),

@@ -89,7 +89,8 @@ WITHOUT_PLATE: set[str] = {
 ORDINARY_NOUNS: set[str] = set(
     """
     address administration app apply array bar bench block body bound bucket cache candidate
-    capacity chart check child choice clock close cluster column comparison concurrency config
+    capacity certificate chart check child choice clock close cluster column comparison
+    concurrency config
     configuration conflict connection content context copy count credential cursor directory disk
     driver encode end error executor extra failure field figure file flag flow folder format future
     gateway get hash head health histogram hour input instant interface life limit line list

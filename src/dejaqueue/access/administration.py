@@ -66,7 +66,11 @@ def _list(keys: KeyRing) -> dict[str, Any]:
     now_ms = keys.clock.utc_ms()
     return {
         "required": keys.required,
-        "keys": [key.to_dict() | {"ended": key.has_ended(now_ms)} for key in keys.all()],
+        "uses_since_ms": keys.uses_since_ms,
+        "keys": [
+            key.to_dict() | {"ended": key.has_ended(now_ms), "used_ms": keys.used_ms(key.id)}
+            for key in keys.all()
+        ],
     }
 
 

@@ -39,6 +39,9 @@ SIGNATURE_REFUSAL = (
     "secret the whole key, made while sqs.enabled was on"
 )
 
+USE_MS = 60_000
+"""How exactly it is told when a key was used: to the minute that it was in."""
+
 PUT_BACK_AGAIN_MS = 1_000
 """Two brokers that do not believe each other must not store in turn as fast as they can."""
 
@@ -97,6 +100,8 @@ class KeyRing:
 
     Attributes:
         on_change: called with no lock held after keys were made or revoked.
+        uses_since_ms: uses of keys are known from then on: they are in memory alone, so that no
+            call writes, and those at other brokers are not known here.
         refused_count: documents that were found and refused since this was made.
         start_token: what makes the first key takes; None = the caller's address is looked at.
         keeps_signing: new keys can sign requests (signatures.py).
@@ -110,6 +115,7 @@ class KeyRing:
     ) -> None:
         self.clock = clock
         self.on_change: list[Callable[[], None]] = []
+        self.uses_since_ms = clock.utc_ms()
         self.refused_count = 0
         self.start_token: str | None = None
         self.keeps_signing = keeps_signing
@@ -127,6 +133,8 @@ class KeyRing:
         self._merged_text: str | None = None
         """The document that was merged last, so that the same one is not read again."""
         self._refused_text: str | None = None
+        self._used_ms: dict[str, int] = {}
+        """When a key of an id was used last, UTC milliseconds; set without a lock."""
         self._is_owing = False
         """Something that is known here was not stored when this last looked."""
         self._put_back_ms = 0
@@ -219,7 +227,7 @@ class KeyRing:
         key = self._keys.get(id_of(text))
         kept = self._nobody if key is None else key.digest
         same = hmac.compare_digest(digest_of(text), kept)
-        if key is None or not same or key.has_ended(self.clock.utc_ms()):
+        if key is None or not same or not self._is_used(key):
             raise Unauthenticated(REFUSAL)
         return key
 
@@ -237,7 +245,7 @@ class KeyRing:
         key = self._keys.get(key_id)
         signing = None if key is None else key.signing
         same = fits(self._nobody if signing is None else signing)
-        if key is None or signing is None or not same or key.has_ended(self.clock.utc_ms()):
+        if key is None or signing is None or not same or not self._is_used(key):
             raise Unauthenticated(SIGNATURE_REFUSAL)
         return key
 
@@ -247,14 +255,17 @@ class KeyRing:
         return self._keys
 
     def named(self, name: str) -> ApiKey | None:
-        """The key of this name, unless it has ended; None = there is none. Costs a lookup."""
+        """The key of this name, which is used so, unless it has ended; None = there is none.
+
+        Costs a lookup.
+        """
         keys, names = self._names
         if keys is not self._keys:
             keys = self._keys
             names = {key.name: key for key in keys.values()}
             self._names = keys, names
         key = names.get(name)
-        return None if key is None or key.has_ended(self.clock.utc_ms()) else key
+        return key if key is not None and self._is_used(key) else None
 
     def is_peer(self, text: str) -> bool:
         """True if this is what brokers of the cluster show to one another."""
@@ -269,7 +280,23 @@ class KeyRing:
         if not key_id:
             return self._known is None
         key = self._keys.get(key_id)
-        return key is not None and not key.has_ended(self.clock.utc_ms())
+        return key is not None and self._is_used(key)
+
+    def used_ms(self, key_id: str) -> int | None:
+        """When a key was used last at this broker, to the minute below, UTC milliseconds.
+
+        A stream that is open uses its key again and again. None = not since `uses_since_ms`.
+        """
+        used_ms = self._used_ms.get(key_id)
+        return None if used_ms is None else used_ms // USE_MS * USE_MS
+
+    def _is_used(self, key: ApiKey) -> bool:
+        """True unless it has ended; then this is a use of it."""
+        now_ms = self.clock.utc_ms()
+        if key.has_ended(now_ms):
+            return False
+        self._used_ms[key.id] = now_ms
+        return True
 
     def ends_ms(self, key_id: str) -> int | None:
         """When a key ends; None = never, or there is none of this id."""
@@ -441,6 +468,8 @@ class KeyRing:
 
     def _use(self, known: KeySet | None) -> None:
         self._known, self._keys = known, {} if known is None else known.keys
+        for key_id in [one for one in tuple(self._used_ms) if one not in self._keys]:
+            self._used_ms.pop(key_id, None)
 
 
 def _resealed(text: str | None, seal: Seal | None) -> str | None:

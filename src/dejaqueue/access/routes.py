@@ -91,6 +91,11 @@ _ROWS = (
         "GET", "/v1/audit", "audit_lines", Rule((Role.ADMIN,), field=BROKER),
         "Show the newest lines of this broker's audit log since it started.",
     ),
+    # --- what will hurt
+    Route(
+        "GET", "/v1/findings", "show_findings", Rule((Role.ADMIN,), field=BROKER),
+        "Show what of this broker's machine and settings will hurt one day.",
+    ),
     # --- API keys
     _call("GET", "/v1/keys", "list_keys"),
     _call("POST", "/v1/keys", "create_key"),

@@ -156,7 +156,11 @@ def create(
 @json_option("Print JSON lines.")
 @url_option
 def list_keys(*, directory: str | None, as_json: bool, url: str) -> None:
-    """List API keys that were not revoked: names and roles, no secrets."""
+    """List API keys that were not revoked: names and roles, no secrets.
+
+    Used: when the broker that was asked was last shown it, to the minute, since that broker
+    started; "-" = not since then, or nobody knows (--data).
+    """
     with _keys(directory, url) as act:
         rows = act("list_keys", {})["keys"]
     if not as_json:
@@ -167,6 +171,7 @@ def list_keys(*, directory: str | None, as_json: bool, url: str) -> None:
                 "grants": " ".join(row["grants"]),
                 "created": show_instant(row["created_ms"]),
                 "ends": "never" if row["ends_ms"] is None else show_instant(row["ends_ms"]),
+                "used": show_instant(row["used_ms"]) if row.get("used_ms") else "-",
             }
             for row in rows
         ]

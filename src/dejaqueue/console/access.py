@@ -39,4 +39,11 @@ async def revoke_key(visit: Visit) -> Response:
 
 async def _shown(visit: Visit, api_key: str) -> Response:
     answer = await visit.api.get("/v1/keys")
-    return visit.page("access", {"keys": answer["keys"], "api_key": api_key})
+    return visit.page(
+        "access",
+        {
+            "keys": answer["keys"],
+            "api_key": api_key,
+            "since_ms": answer.get("uses_since_ms", 0),
+        },
+    )

@@ -63,17 +63,22 @@ class Api:
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """The answer to a request.
 
         Args:
             path: its parts quoted, as `topic_path` does it.
+            headers: further ones, with names in small letters; None = none.
 
         Raises:
             ApiError: it is no success.
         """
         content = b"" if body is None else orjson.dumps(body)
         scope = self._inner(method, path, query or {}, len(content))
+        scope["headers"] += [
+            (name.encode(), value.encode()) for name, value in (headers or {}).items()
+        ]
         status, pieces = 500, []
         is_read, is_answered = False, asyncio.Event()
 

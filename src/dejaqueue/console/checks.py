@@ -31,7 +31,7 @@ class Check:
     """One thing that will hurt.
 
     Attributes:
-        topic: where; "" = the broker.
+        topic: where; "" = the broker, or the machine of the one that was asked.
         title: what, and when it hurts.
         line: the command that changes it.
     """
@@ -96,12 +96,27 @@ def of_keys(keys: list[dict[str, Any]], now_ms: int) -> list[Check]:
     ]
 
 
+def of_machine(answer: Mapping[str, Any]) -> list[Check]:
+    """What will hurt in the machine and the settings of the broker that was asked.
+
+    Args:
+        answer: of GET /v1/findings.
+    """
+    node = answer.get("node", "")
+    place = f" ({node})" if node else ""
+    return [
+        Check("", f"{one['check'].capitalize()}{place}: {one['text']}", one["mend"])
+        for one in answer["findings"]
+    ]
+
+
 async def show_checks(visit: Visit) -> Response:
     """Everything that the viewer could have changed."""
     settings = await topics_of(visit)
     sample = await numbers_of(visit, settings)
     found = []
     if visit.session.may("admin", ""):
+        found += of_machine(await visit.api.get("/v1/findings"))
         found += of_keys((await visit.api.get("/v1/keys"))["keys"], visit.now_ms)
     for name, one in sorted(settings.items()):
         if visit.session.may("manage", name):

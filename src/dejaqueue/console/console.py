@@ -26,12 +26,15 @@ from dejaqueue.console.api import Api, ApiError
 from dejaqueue.console.files import digest, files
 from dejaqueue.console.pages import HEADERS, page, redirect
 from dejaqueue.console.samples import Samples
+from dejaqueue.console.sending import FORM_BYTES_MAX as FILE_FORM_BYTES_MAX
 from dejaqueue.console.session import Session
 from dejaqueue.console.streams import Streams
 from dejaqueue.console.visit import LiveView, View, Visit
 from dejaqueue.errors import DejaQError, Forbidden, Unauthenticated
 
 PREFIX = "/console"
+ICON_PATH = "/favicon.ico"
+"""What browsers ask for beside any page, without a key: that is no attempt to get in."""
 FORM_BYTES_MAX = 1 << 20
 _PACKED_FROM = 2_048
 """Bytes; a shorter page is sent as it is."""
@@ -89,6 +92,9 @@ class Console:
         path = scope.get("path", "")
         if scope["type"] == "http" and path == "/" and scope["method"] in ("GET", "HEAD"):
             await redirect(PREFIX)(scope, receive, send)
+        elif scope["type"] == "http" and path == ICON_PATH:
+            icon = _file({**scope, "path": f"{PREFIX}/files/any/icon.svg"})
+            await icon(scope, receive, send)
         elif scope["type"] == "http" and (path == PREFIX or path.startswith(PREFIX + "/")):
             response = await self._answer(scope, receive)
             await response(scope, receive, send)
@@ -120,7 +126,7 @@ class Console:
         )  # fmt: skip
         try:
             if scope["method"] == "POST":
-                visit.form = await _form(request)
+                visit.form = await _form(request, _form_bytes_max(scope, session))
                 headers = {name.lower(): value for name, value in request.headers.items()}
                 token = headers.get(sessions.TOKEN_HEADER) or visit.form.get("csrf", "")
                 sessions.check_change(session, headers, token)
@@ -184,16 +190,22 @@ async def _nothing(request: Request) -> Response:
     raise AssertionError("the console calls its views itself")
 
 
-async def _form(request: Request) -> dict[str, str]:
+def _form_bytes_max(scope: Scope, session: Session) -> int:
+    """How long a form may be: with a file in it longer, but of nobody who has not logged in."""
+    has_file = session.principal is not None and scope["path"].endswith("/rows")
+    return FILE_FORM_BYTES_MAX if has_file else FORM_BYTES_MAX
+
+
+async def _form(request: Request, byte_count_max: int) -> dict[str, str]:
     """The fields of a form. Raises ApiError: it is too long, or none."""
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind not in ("", "application/x-www-form-urlencoded"):
         raise ApiError(415, "a form as application/x-www-form-urlencoded")
-    content = b""
+    content = bytearray()
     async for piece in request.stream():
         content += piece
-        if len(content) > FORM_BYTES_MAX:
-            raise ApiError(413, f"a form of at most {FORM_BYTES_MAX} bytes")
+        if len(content) > byte_count_max:
+            raise ApiError(413, f"a form of at most {byte_count_max} bytes")
     text = content.decode("utf-8", "replace")
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=200))

@@ -18,6 +18,7 @@ from dejaqueue.console import (
     letters,
     messages,
     overview,
+    sending,
     subscriptions,
     topics,
 )
@@ -41,6 +42,8 @@ VIEWS: list[tuple[str, str, View]] = [
     ("POST", f"{_TOPIC}/messages/{{id}}", messages.change_message),
     ("GET", f"{_TOPIC}/send", messages.show_form),
     ("POST", f"{_TOPIC}/send", messages.send_message),
+    ("GET", f"{_TOPIC}/rows", sending.show_rows),
+    ("POST", f"{_TOPIC}/rows", sending.send_rows),
     ("GET", f"{_TOPIC}/letters", letters.show_letters),
     ("POST", f"{_TOPIC}/letters", letters.change_letters),
     ("GET", f"{_TOPIC}/cron", cron.show_entries),

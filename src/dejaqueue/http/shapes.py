@@ -581,6 +581,11 @@ class KeyListed(KeyShown):
     """An API key in the list."""
 
     ended: bool
+    used_ms: int | None = Field(
+        None,
+        description="When it was used last at the broker that was asked, to the minute below; "
+        "null: not since `uses_since_ms`.",
+    )
 
 
 class KeyMade(KeyShown):
@@ -596,6 +601,9 @@ class Keys(Shape):
     """All API keys."""
 
     required: bool = Field(description="False while there was never a key: anybody may call.")
+    uses_since_ms: int = Field(
+        0, description="Uses are known from then on: since the broker that was asked started."
+    )
     keys: list[KeyListed]
 
 
@@ -625,6 +633,22 @@ class AuditLines(Shape):
     lines: list[dict[str, Any]] = Field(
         description="Each with `at_ms`, `principal`, `peer`, `action`, `topic` and `outcome`."
     )
+
+
+class FindingShown(Shape):
+    """One thing that will hurt."""
+
+    check: str = Field(description="What was looked at, in a word or two.")
+    level: Literal["look", "hurts"] = Field(description="look: it may be meant so.")
+    text: str = Field(description="What was seen.")
+    mend: str = Field(description="The command or setting that changes it.")
+
+
+class Findings(Shape):
+    """What will hurt, the worst first."""
+
+    node: str = Field(description="The broker that was asked; empty: it is alone.")
+    findings: list[FindingShown]
 
 
 class NewTransaction(Shape):

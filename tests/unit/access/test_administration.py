@@ -48,11 +48,15 @@ def test_the_first_key_of_a_broker_that_others_reach_needs_its_token(
 
 
 def test_lists_tell_no_secrets(ring: KeyRing) -> None:
-    assert act(ring, "list_keys", {}, is_near=True) == {"required": False, "keys": []}
+    assert act(ring, "list_keys", {}, is_near=True) == {
+        "required": False, "uses_since_ms": ring.uses_since_ms, "keys": [],
+    }  # fmt: skip
     made = act(ring, "create_key", dict(FIRST), is_near=True)
     listed = act(ring, "list_keys", {}, is_near=False)
     assert listed["required"] is True
-    assert set(listed["keys"][0]) == {"id", "name", "grants", "created_ms", "ends_ms", "ended"}
+    assert set(listed["keys"][0]) == {
+        "id", "name", "grants", "created_ms", "ends_ms", "ended", "used_ms",
+    }  # fmt: skip
     gone = act(ring, "revoke_key", {"key": "root", "force": True}, is_near=False)
     assert gone == {name: made[name] for name in made if name != "api_key"}
 

@@ -85,6 +85,37 @@ def test_an_ended_key_is_refused_like_an_unknown_one(ring: KeyRing, clock: Virtu
     assert not ring.is_live(key.id)
 
 
+def test_a_use_of_a_key_is_remembered_to_the_minute__a_refusal_is_none(
+    ring: KeyRing, clock: VirtualClock
+) -> None:
+    root, text = ring.create("root", ADMIN)
+    shop, _ = ring.create("shop", ["produce:a"])
+    cert, _ = ring.create("cert:till", ["produce:a"])
+    assert [ring.used_ms(key.id) for key in ring.all()] == [None, None, None]
+    clock.advance(ms=150_000)
+    ring.find(text)
+    with pytest.raises(Unauthenticated):
+        ring.find(f"dq_{shop.id}_{text.rpartition('_')[2]}")
+    assert ring.is_live(shop.id)  # a stream that is open
+    assert [ring.used_ms(key.id) for key in ring.all()] == [120_000, 120_000, None]
+    clock.advance(ms=60_000)
+    ring.named("cert:till")
+    assert [ring.used_ms(key.id) for key in ring.all()] == [120_000, 120_000, 180_000]
+    assert ring.uses_since_ms == 1_000
+    ring.revoke(cert.id)
+    assert ring.used_ms(cert.id) is None
+    assert ring.used_ms(root.id) == 120_000
+
+
+def test_a_key_that_has_ended_is_not_used_by_who_tries(ring: KeyRing, clock: VirtualClock) -> None:
+    ring.create("root", ADMIN)
+    key, text = ring.create("shop", ["produce:a"], 2_000)
+    clock.advance(ms=100_000)
+    with pytest.raises(Unauthenticated):
+        ring.find(text)
+    assert ring.used_ms(key.id) is None
+
+
 def test_a_revoked_key_is_never_found_again(ring: KeyRing) -> None:
     ring.create("root", ADMIN)
     told: list[int] = []

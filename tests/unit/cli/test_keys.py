@@ -45,9 +45,12 @@ def test_a_length_counts_from_now__and_shows_when_it_is_over(run: Run) -> None:
     ends_ms = json.loads(made.stdout)["ends_ms"]
     assert before_ms + HOUR_MS <= ends_ms <= after_ms + HOUR_MS
     rows = run("key", "list", "--api-key", root).stdout.splitlines()[1:]
-    ends = {row.split()[1]: row.split()[-1] for row in rows}
+    ends = {row.split()[1]: row.split()[-2] for row in rows}
     assert ends["root"] == "never"
     assert ends["k"].endswith("Z")
+    used = {row.split()[1]: row.split()[-1] for row in rows}
+    assert used["root"].endswith(":00.000Z")  # by these very calls, to the minute
+    assert used["k"] == "-"
 
 
 def test_the_name_of_a_certificate_has_roles_but_no_text(run: Run) -> None:

@@ -19,6 +19,8 @@ def test_the_first_key_is_made__and_from_then_on_one_is_needed() -> None:
         browser.log_in(found[1], to="/console/access")
         page = browser.post("/access", name="shop", grants="produce:orders.*\nobserve:orders.*")
         assert "produce:orders.*, observe:orders.*" in page
+        assert page.count("<td>not yet</td>") == 1  # root's is what this was done with
+        assert "Uses are those at this broker since it started" in page
         assert "dq_" not in browser.get("/access")
         [shop] = [key for key in site.broker.keys.all() if key.name == "shop"]
         assert "shop" not in browser.post("/access/revoke", id=shop.id)

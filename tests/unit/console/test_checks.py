@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from dejaqueue.access.gate import Gate
+from dejaqueue.broker.broker import Broker
 from dejaqueue.cli.main import main
 from dejaqueue.console import checks
+from dejaqueue.http.server import HttpServer
+from dejaqueue.http.service import Service
+from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.integration.access_fixture import give_keys, running
 from tests.unit.console.conftest import Browser
 
@@ -62,6 +68,13 @@ def test_keys_that_end_soon_are_named__and_none_at_all() -> None:
     assert found.line.endswith("--grant 'produce:a' --grant 'observe:*'")
 
 
+def test_what_the_machine_lacks_is_named_with_its_broker() -> None:
+    one = {"check": "room", "level": "look", "text": "little is left", "mend": "df -h /d"}
+    [found] = checks.of_machine({"node": "b", "findings": [one]})
+    assert found == checks.Check("", "Room (b): little is left", "df -h /d")
+    assert checks.of_machine({"node": "", "findings": []}) == []
+
+
 def test_every_line_is_one_that_the_command_takes() -> None:
     row = {"delivered": 200, "expired": 200, "scheduled": 1}
     found = [*checks.of_topic("t", row, {"lease_ms": 5}), *checks.of_topic("t.dead", row, {})]
@@ -76,6 +89,31 @@ def test_every_line_is_one_that_the_command_takes() -> None:
             assert found_command is not None, one.line
             command = found_command
         command.make_context("dejaq", arguments)  # raises click.UsageError for what it cannot take
+
+
+def test_the_page_names_what_an_admin_s_machine_lacks__and_to_nobody_else(tmp_path: Path) -> None:
+    settings = BrokerSettings(
+        journal=JournalSettings(url=str(tmp_path), reserve_bytes=1 << 60),
+    )
+    broker = Broker(settings)
+    broker.start()
+    server = HttpServer(Service(broker, Gate(broker.keys), lambda: True), "127.0.0.1", 0)
+    server.start()
+    try:
+        browser = Browser(f"http://127.0.0.1:{server.port}")
+        page = browser.get("/checks")
+        assert "Room: " in page
+        assert f"df -h {tmp_path}" in page
+        assert "Backups: no backups are taken by themselves" in page
+        assert "DEJAQ_BACKUP__URL=" in page
+        broker.keys.create("root", ["admin:*"])
+        _, key = broker.keys.create("some", ["manage:*"])
+        browser.log_in(key)
+        assert "Room: " not in browser.get("/checks")
+        browser.http.close()
+    finally:
+        server.stop()
+        broker.stop()
 
 
 def test_the_page_names_what_the_viewer_could_change() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dejaqueue.access import audit
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
 from dejaqueue.console.views import VIEWS
@@ -11,6 +12,7 @@ from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.setting_groups import ConsoleSettings
 from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.integration.access_fixture import give_keys, running
 from tests.unit.console.conftest import Browser
 
 
@@ -18,6 +20,20 @@ def test_the_root_leads_to_the_console(browser: Browser) -> None:
     answer = browser.http.get("/")
     assert answer.url.path == "/console"
     assert "<h1>Overview</h1>" in answer.text
+
+
+def test_the_icon_that_browsers_ask_for_beside_any_page_needs_no_key() -> None:
+    with running() as site:
+        give_keys(site)
+        browser = Browser(site.http_url)
+        answer = browser.http.get("/favicon.ico")
+        assert (answer.status_code, answer.headers["content-type"]) == (
+            200,
+            "image/svg+xml; charset=utf-8",
+        )
+        assert browser.http.post("/favicon.ico").status_code == 404
+        assert audit.newest(1, action="favicon") == []
+        browser.http.close()
 
 
 def test_what_is_not_there_is_said(browser: Browser) -> None:

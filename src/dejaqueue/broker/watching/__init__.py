@@ -9,6 +9,12 @@ from dejaqueue.broker.calls.look_ahead import HORIZONS
 from dejaqueue.broker.counting import GAUGES
 from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.broker.watching.clocks import clock_numbers
+from dejaqueue.broker.watching.findings import (
+    check_backups,
+    check_room,
+    check_stored,
+    findings_of,
+)
 from dejaqueue.broker.watching.health import Health, health_of
 from dejaqueue.broker.watching.observation import Observer, TopicNumbers
 
@@ -19,6 +25,10 @@ __all__ = [
     "Health",
     "Observer",
     "TopicNumbers",
+    "check_backups",
+    "check_room",
+    "check_stored",
     "clock_numbers",
+    "findings_of",
     "health_of",
 ]

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dejaqueue.cli.doctor.findings import Finding, fine, hurts, look
+from dejaqueue.findings import Finding, fine, hurts, look
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import click
 
 from dejaqueue.cli.config import read_settings, settings_options
 from dejaqueue.cli.connection import connect, json_option, url_option
-from dejaqueue.cli.doctor.findings import Finding, Level, fine, hurts, look
 from dejaqueue.cli.output import print_json
+from dejaqueue.findings import Finding, Level, fine, hurts, look
 
 if TYPE_CHECKING:
     from dejaqueue.configuration import Loaded
@@ -60,6 +60,7 @@ def doctor(
 
 
 def _findings(chosen: dict[str, Any], url: str) -> Iterator[Finding]:
+    from dejaqueue.broker.watching import check_backups, check_stored
     from dejaqueue.cli.doctor.disk import check_disk
     from dejaqueue.cli.doctor.machine import (
         check_clock,
@@ -88,6 +89,9 @@ def _findings(chosen: dict[str, Any], url: str) -> Iterator[Finding]:
     except OSError as error:
         yield hurts("disk", str(error), f"df -h {settings.journal.url}")
     yield from check_certificates(settings, SystemClock().utc_ms())
+    yield from check_stored(settings)
+    if not settings.cluster.coordinator and not settings.cluster.nodes:
+        yield from check_backups(settings, 0, 0)
     yield from _broker(loaded, url)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from dejaqueue.cli.doctor.findings import Finding, fine, hurts, look
+from dejaqueue.findings import Finding, fine, hurts, look
 
 if TYPE_CHECKING:
     from dejaqueue.settings import BrokerSettings
@@ -23,7 +23,6 @@ SYNCS = 20
 SLOW_MS = 20.0
 """A send waits for one sync: with more than this, 50 single sends a second and no more."""
 _BLOCK_BYTES = 4_096
-_MIB = 1 << 20
 _FORGETS = ("tmpfs", "ramfs", "rootfs")
 _IN_A_CONTAINER = ("overlay", "aufs")
 _OVER_A_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs")
@@ -31,6 +30,7 @@ _OVER_A_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "g
 
 def check_disk(settings: BrokerSettings) -> Iterator[Finding]:
     """What there is to say of the journal's directory; nothing, where it is on a server."""
+    from dejaqueue.broker.watching import check_room
     from dejaqueue.journal.interface import store_path
 
     url = settings.journal.url
@@ -82,19 +82,6 @@ def check_file_system(path: Path, kind: str) -> Finding:
         text = f"{path} is on another machine ({kind}): each sync goes there and back"
         return look("file system", text, "a disk here, or three brokers with --cluster")
     return fine("file system", f"{path} is on {kind or 'an unknown file system'}")
-
-
-def check_room(path: Path, there: Path, reserve_bytes: int) -> Finding:
-    """Whether there is room beside the reserve."""
-    facts = os.statvfs(there)
-    free = facts.f_bavail * facts.f_frsize
-    shown = f"{free // _MIB} MiB free at {path}"
-    if free <= reserve_bytes:
-        text = f"{shown}, and {reserve_bytes // _MIB} are kept back: producers are refused"
-        return hurts("room", text, f"df -h {there}")
-    if free < 4 * reserve_bytes or facts.f_favail == 0:
-        return look("room", f"{shown}: little for a backlog", f"df -h {there}")
-    return fine("room", shown)
 
 
 def sync_times_ms(directory: Path, count: int = SYNCS) -> list[float]:

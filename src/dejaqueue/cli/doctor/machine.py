@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from dejaqueue.cli.doctor.findings import Finding, fine, hurts, look
 from dejaqueue.cli.memory import BYTES_MIN, memory_bytes
+from dejaqueue.findings import Finding, fine, hurts, look
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:

@@ -64,3 +64,15 @@ document.body.addEventListener("change", (told) => {
   told.target.setCustomValidity(Number.isNaN(at) ? "Like 2030-01-31T09:30:00Z" : "");
   told.target.form.elements[told.target.dataset.for].value = Number.isNaN(at) ? "" : String(at);
 });
+
+// A file is read here and goes with the form as text: what is looked at is what is sent.
+document.querySelector("input.read-rows")?.addEventListener("change", async (told) => {
+  const input = told.target, file = input.files[0], said = document.getElementById("rows-read");
+  if (!file) return;
+  if (file.size > Number(input.dataset.max)) { said.textContent = `${file.name} is longer than ${input.dataset.max} bytes.`; return; }
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    input.form.elements[input.dataset.for].value = text;
+    said.textContent = `${file.name} is in the field below: look at it.`;
+  } catch { said.textContent = `${file.name} is no text in UTF-8.`; }
+});

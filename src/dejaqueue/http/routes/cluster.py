@@ -1,7 +1,8 @@
-"""The cluster: who is there and serves what, a node leaves or is rebuilt; and the audit log.
+"""The cluster: who is there and serves what, a node leaves or is rebuilt; the audit log; findings.
 
 Room: http.
-See: cluster/care.py, which does it; access/audit.py; docs/guides/cluster.md.
+See: cluster/care.py, which does it; access/audit.py; broker/watching/findings.py;
+docs/guides/cluster.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fastapi.responses import Response
 
 from dejaqueue.access import audit, rules
 from dejaqueue.access.roles import Role
+from dejaqueue.broker.watching import findings_of
 from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
 from dejaqueue.http.direct import json_answer
@@ -26,6 +28,10 @@ _CLUSTER = {"node": "a", "coordinator": "nats", "nodes": [], "topics": [], "serv
 _LINE = {
     "at_ms": 1_896_082_200_000, "principal": "root", "peer": "127.0.0.1:4711",
     "action": "delete_topic", "topic": "orders", "outcome": "done",
+}  # fmt: skip
+_FINDING = {
+    "check": "room", "level": "look", "text": "90 MiB free at /var/lib/dejaq: little for a backlog",
+    "mend": "df -h /var/lib/dejaq",
 }  # fmt: skip
 _TOLD = answers(shapes.NodeProgress, _PROGRESS, "How far it is.", 409)
 
@@ -63,6 +69,22 @@ def node_progress(
 ) -> Response:
     """How far a change of a node is."""
     return _act(request, "node_progress", {"node": node, "change": change})
+
+
+@route(
+    router,
+    "show_findings",
+    responses=answers(shapes.Findings, {"node": "a", "findings": [_FINDING]}, "The worst first."),
+)
+def show_findings(request: Request) -> Response:
+    """What of this broker's machine and settings will hurt one day.
+
+    Certificates that end, keys that others may read, backups, encryption, room.
+    """
+    principal_of(request).require(Role.ADMIN, "")
+    broker = service_of(request).broker
+    found = [one.to_dict() for one in findings_of(broker)]
+    return json_answer({"node": broker.settings.cluster.node, "findings": found})
 
 
 @route(router, "audit_lines", responses=answers(shapes.AuditLines, {"lines": [_LINE]}, "Lines."))

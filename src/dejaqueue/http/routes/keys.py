@@ -45,7 +45,13 @@ def _act(request: Request, name: str, values: dict[str, Any]) -> dict[str, Any]:
     router,
     "list_keys",
     responses=answers(
-        shapes.Keys, {"required": True, "keys": [_SHOWN | {"ended": False}]}, "The keys."
+        shapes.Keys,
+        {
+            "required": True,
+            "uses_since_ms": 1_896_000_000_000,
+            "keys": [_SHOWN | {"ended": False, "used_ms": 1_896_100_020_000}],
+        },
+        "The keys.",
     ),
 )
 def list_keys(request: Request) -> Response:

@@ -9,7 +9,7 @@ import socket
 from typing import Any
 
 from dejaqueue.cli.doctor.broker import check_nodes, check_ports
-from dejaqueue.cli.doctor.findings import Level
+from dejaqueue.findings import Level
 from dejaqueue.settings import BrokerSettings, ServerSettings
 from dejaqueue.version import __version__
 

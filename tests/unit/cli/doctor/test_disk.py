@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.cli.doctor import disk
-from dejaqueue.cli.doctor.findings import Level
+from dejaqueue.findings import Level
 from dejaqueue.settings import BrokerSettings, JournalSettings
 
 
@@ -68,13 +68,6 @@ def test_file_systems_that_forget_hurt() -> None:
         for kind in ("tmpfs", "overlay", "nfs4", "ext4", "")
     ]
     assert levels == [Level.HURTS, Level.HURTS, Level.LOOK, Level.FINE, Level.FINE]
-
-
-def test_room_is_judged_by_the_reserve(tmp_path: Path) -> None:
-    levels = [
-        disk.check_room(tmp_path, tmp_path, reserve_bytes).level for reserve_bytes in (1 << 60, 0)
-    ]
-    assert levels == [Level.HURTS, Level.FINE]
 
 
 def test_slow_syncs_hurt() -> None:

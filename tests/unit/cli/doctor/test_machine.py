@@ -10,7 +10,7 @@ import resource
 import pytest
 
 from dejaqueue.cli.doctor import machine
-from dejaqueue.cli.doctor.findings import Finding, Level
+from dejaqueue.findings import Finding, Level
 from dejaqueue.setting_groups import OidcSettings
 from dejaqueue.settings import (
     BrokerSettings,

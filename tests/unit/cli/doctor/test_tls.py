@@ -1,6 +1,7 @@
 """Covers: what `dejaq doctor` makes of certificates and their keys.
 
-Not covered: everything that may be wrong with such files (tests/unit/access/test_tls.py).
+Not covered: everything that may be wrong with such files (tests/unit/access/test_tls.py), how
+their end is read (tests/unit/access/test_certificates.py).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from dejaqueue.cli.doctor.findings import Finding, Level
-from dejaqueue.cli.doctor.tls import certificate_end, check_certificates
+from dejaqueue.cli.doctor.tls import check_certificates
+from dejaqueue.findings import Finding, Level
 from dejaqueue.settings import BrokerSettings, ServerSettings
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
@@ -46,12 +47,6 @@ def test_a_certificate_is_judged_by_what_is_left(
 ) -> None:
     [one] = found(settings(tmp_path, NOW + left))
     assert (one.level, f"{NOW + left:%Y-%m-%d}" in one.text) == (level, True)
-
-
-def test_the_end_is_read_to_the_second(tmp_path: Path) -> None:
-    for end in (datetime(2049, 12, 31, 23, 59, 58, tzinfo=UTC), datetime(2050, 1, 1, tzinfo=UTC)):
-        path = settings(tmp_path, end).tls_certificate
-        assert certificate_end(Path(path).read_text()) == end
 
 
 def test_a_key_that_others_may_read_is_told(tmp_path: Path) -> None:

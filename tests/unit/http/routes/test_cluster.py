@@ -20,6 +20,10 @@ def test_a_broker_that_is_alone_lists_nobody__and_repairs_nothing(api: Api) -> N
     assert status in (400, 422)
 
 
+def test_what_will_hurt_is_shown__of_a_broker_in_memory_nothing(api: Api) -> None:
+    assert api.get("/v1/findings") == {"node": "", "findings": []}
+
+
 def test_the_audit_log_is_shown_newest_first_and_filtered(api: Api) -> None:
     for name in ("audited-one", "audited-two"):
         api.post("/v1/topics", {"name": name}, status=201)

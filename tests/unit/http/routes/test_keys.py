@@ -11,7 +11,8 @@ ROOT = {"name": "root", "grants": ["admin:*"]}
 
 
 def test_a_key_is_shown_once__lists_have_no_secrets(api: Api) -> None:
-    assert api.get("/v1/keys") == {"required": False, "keys": []}
+    listed = api.get("/v1/keys")
+    assert (listed["required"], listed["keys"], listed["uses_since_ms"] > 0) == (False, [], True)
     made = api.post("/v1/keys", ROOT, status=201)
     secret = made.pop("api_key")
     listed = api.get("/v1/keys")
@@ -19,6 +20,7 @@ def test_a_key_is_shown_once__lists_have_no_secrets(api: Api) -> None:
     [shown] = listed["keys"]
     assert (shown["id"], shown["name"]) == (made["id"], "root")
     assert secret not in str(listed)
+    assert shown["used_ms"] is None  # nobody has shown it
 
 
 def test_the_first_key_is_an_admin_s(api: Api) -> None:

@@ -1,6 +1,7 @@
-"""Finding: what a check of `dejaq doctor` came to.
+"""Finding: what a check of `dejaq doctor`, or of a running broker, came to.
 
-Room: cli. Looks at nothing itself.
+Room: vocabulary. Looks at nothing itself.
+See: cli/doctor/; broker/watching/findings.py.
 """
 
 from __future__ import annotations

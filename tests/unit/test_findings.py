@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dejaqueue.cli.doctor.findings import Level, fine, hurts, look
+from dejaqueue.findings import Level, fine, hurts, look
 
 
 def test_a_finding_says_how_bad_it_is_and_what_mends_it() -> None:
