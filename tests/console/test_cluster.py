@@ -32,6 +32,8 @@ def test_a_broker_that_owns_nothing_has_the_whole_console(chrome: Browser) -> No
             page.get_by_role("button", name="Send", exact=True).click()
             expect(page.locator("pre").first).to_have_text("from afar")
             page = viewer.go("/topics/far")
+            partitions = page.get_by_role("region", name="Partitions and their numbers")
+            expect(partitions.get_by_role("cell", name=owner, exact=True)).to_be_visible()
             page.get_by_role("button", name="Pause", exact=True).click()
             expect(page.locator("main > p[role=status]")).to_contain_text("is paused")
             until(lambda: cluster.brokers[owner].topic("far").paused)

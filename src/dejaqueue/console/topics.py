@@ -101,6 +101,7 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
         {key: one[key] for key in _PARTITION_FIELDS} for one in stats["partitions"][:PARTITIONS_MAX]
     ]
     more = len(stats["partitions"]) - len(partitions)
+    owners = owners_of(await visit.api.get("/v1/cluster", topic=name.partition("@")[0]))
     bars = _bars(counts["counts"], counts["due_from"], counts["bucket_ms"])
     views = await subscriptions.rows_of(visit.api, name, settings)
     hidden = len(settings.get("subscriptions") or {}) - len(views)
@@ -114,9 +115,21 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
                 "topic_subscriptions", {"subscriptions": views, "more": max(0, hidden)}
             ),
             "consumers": Part("topic_consumers", {"topic": name, "consumers": stats["consumers"]}),
-            "partitions": Part("topic_partitions", {"partitions": partitions, "more": more}),
+            "partitions": Part(
+                "topic_partitions", {"partitions": partitions, "more": more, "owners": owners}
+            ),
         }
     )
+
+
+def owners_of(cluster: dict[str, Any]) -> list[str]:
+    """The brokers that serve a topic, shard by shard: partition p lies in shard p modulo their
+    number. "" = nobody does at the moment; none: the broker is alone.
+
+    >>> owners_of({"topics": [{"shard": 1, "node": "b"}, {"shard": 0, "node": "a"}]})
+    ['a', 'b']
+    """
+    return [one["node"] for one in sorted(cluster["topics"], key=lambda one: int(one["shard"]))]
 
 
 def _bars(counts: list[int], first_ms: int, bucket_ms: int) -> list[dict[str, int]]:

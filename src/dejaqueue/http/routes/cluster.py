@@ -39,11 +39,14 @@ _TOLD = answers(shapes.NodeProgress, _PROGRESS, "How far it is.", 409)
 @route(router, "cluster", responses=answers(shapes.ClusterShown, _CLUSTER, "The cluster as it is."))
 def show_cluster(
     request: Request,
+    topic: Annotated[str, Query(description="This one alone; without it, all.")] = "",
     servers: Annotated[bool, Query(description="The servers that keep the journals, too.")] = False,
 ) -> Response:
     """Brokers, the topics that each serves, and servers; a broker that is alone lists none."""
     caller = principal_of(request)
-    answer = service_of(request).broker.cluster(servers=servers)
+    if topic:
+        rules.require_any(caller, tuple(Role), topic)
+    answer = service_of(request).broker.cluster(topic, servers=servers)
     return json_answer(rules.shown(caller, "cluster", answer))
 
 

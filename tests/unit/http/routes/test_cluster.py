@@ -13,6 +13,7 @@ def test_a_broker_that_is_alone_lists_nobody__and_repairs_nothing(api: Api) -> N
     found = api.get("/v1/cluster")
     assert (found["node"], found["nodes"], found["topics"]) == ("", [], [])
     assert api.ask("GET", "/v1/cluster", params={"servers": "true"})[1]["servers"] == []
+    assert api.ask("GET", "/v1/cluster", params={"topic": "nothing"})[0] == 404
     for change in ("remove", "repair"):
         found = api.post(f"/v1/cluster/nodes/b/{change}", {}, status=409)
         assert "alone" in found["detail"]
