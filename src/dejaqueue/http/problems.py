@@ -27,7 +27,7 @@ from dejaqueue.errors import (
     Unauthenticated,
 )
 from dejaqueue.http.auditing import note_error
-from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.http.service import principal_of
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -86,7 +86,8 @@ def install(app: FastAPI) -> None:
     async def ours(request: Request, error: DejaQError) -> JSONResponse:
         note_error(request.scope, error)
         if isinstance(error, TopicUnknown):
-            broker = service_of(request).broker
+            # The broker's own, also where a topic in shards is asked by way of others.
+            broker = request.app.state.service.broker
             error = with_near_name(error, broker.topics, principal_of(request).sees)
         return problem(error)
 
