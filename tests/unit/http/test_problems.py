@@ -32,7 +32,7 @@ def answer_to(error: Exception) -> httpx.Response:
 
     @app.get("/")
     async def fail(request: Request, number: int = 0) -> None:
-        request.scope |= {PRINCIPAL: EVERYBODY, SHARDED: object()}
+        request.scope.update({PRINCIPAL: EVERYBODY, SHARDED: object()})
         raise error
 
     async def ask() -> httpx.Response:
