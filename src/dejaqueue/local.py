@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dejaqueue.access.near_names import everybody_sees, telling_near_names
 from dejaqueue.access.senders import Requester
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import ConsumerSession, Push, Writer, delivery_batches
@@ -176,7 +177,8 @@ class LocalTransport:
     def open_write(self, stream: WriteStream, *, shared: bool = False) -> WriteChannel:
         """Open a stream of batches; here that takes nothing that could be shared."""
         self._check_open()
-        return _LocalWriteChannel(self._broker.open_write(stream.check()), stream)
+        with self._near_names():
+            return _LocalWriteChannel(self._broker.open_write(stream.check()), stream)
 
     def open_lane(self, _stream: WriteStream) -> None:
         """None: in one process a batch costs no more."""
@@ -190,7 +192,9 @@ class LocalTransport:
     ) -> ConsumeChannel:
         """Open a consumer."""
         self._check_open()
-        channel = _LocalConsumeChannel(self._broker, stream.check(), on_delivery, on_pong, on_end)
+        with self._near_names():
+            ends = on_delivery, on_pong, on_end
+            channel = _LocalConsumeChannel(self._broker, stream.check(), *ends)
         self._channels = [known for known in self._channels if not known._closed] + [channel]
         return channel
 
@@ -199,11 +203,13 @@ class LocalTransport:
         try:
             self._check_open()
             # API keys hold once the directory is served to others.
-            return self._broker.ask(name, body, Requester(is_near=True))
+            with self._near_names():
+                asked = self._broker.ask(name, body, Requester(is_near=True))
         except DejaQError as error:
             future: Future[dict[str, Any]] = Future()
             future.set_exception(error)
             return future
+        return asked
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
         """Rows without leasing."""
@@ -211,7 +217,8 @@ class LocalTransport:
         try:
             self._check_open()
             values = {name: value for name, value in ticket.items() if name != "op"}
-            schema, batches = self._broker.read(ticket["op"], values)
+            with self._near_names():
+                schema, batches = self._broker.read(ticket["op"], values)
             future.set_result(pa.Table.from_batches(batches, schema))
         except DejaQError as error:
             future.set_exception(error)
@@ -226,6 +233,9 @@ class LocalTransport:
             channel.close()
         if self._owns_broker:
             self._broker.stop()
+
+    def _near_names(self) -> telling_near_names:
+        return telling_near_names(self._broker.topics, everybody_sees)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,4 +1,4 @@
-"""The design of shards, tried in every order of events before it is built (ADR 30).
+"""The design of shards, tried in every order of events before it is built (ADR 30, 57).
 
 Each of its rules is turned off, and what that breaks is found by the shortest way.
 """
@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from tests.formal import shard_transactions, shards, topic_home
+from tests.formal import homes_that_go, shard_transactions, shards, topic_home
 from tests.formal.explore import Explored, explore
 
 GONE = "acknowledged in a topic that is gone"
@@ -38,6 +38,15 @@ DECISIONS = {
     "asks": "a participant waits for ever",
     "told_first": "a commit was answered, and is not seen",
 }
+HOMES_THAT_GO = {
+    "closed_keeps": TORN,
+    "closed_behind_epoch": TORN,
+    "waits_for_closed": TORN,
+    "no_in_time": TORN,
+    "by_every_clock": TORN,
+    "told_first": TORN,
+    "commit_again": "a commit that counts was denied",
+}
 EXCLUSIVE = {
     "waits_for_leases": TWO,
     "keeps_leases": TWO,
@@ -60,6 +69,11 @@ def shard(rules: shards.Rules) -> Explored[shards.State]:
 def transaction(rules: shard_transactions.Rules) -> Explored[shard_transactions.State]:
     first, steps = shard_transactions.State(), partial(shard_transactions.steps, rules=rules)
     return explore(first, steps, shard_transactions.wrong, shard_transactions.at_rest)
+
+
+def home_that_goes(rules: homes_that_go.Rules) -> Explored[homes_that_go.State]:
+    steps = partial(homes_that_go.steps, rules=rules)
+    return explore(homes_that_go.State(), steps, homes_that_go.wrong, homes_that_go.at_rest)
 
 
 def exclusive(rules: topic_home.ExclusiveRules) -> Explored[topic_home.Exclusive]:
@@ -99,6 +113,18 @@ def test_each_rule_of_decisions_is_needed(name: str) -> None:
     assert found.wrong == DECISIONS[name]
 
 
+def test_a_transaction_is_whole_when_the_topic_of_its_home_is_deleted_and_made_again() -> None:
+    found = home_that_goes(homes_that_go.Rules())
+    assert (found.wrong, found.way) == ("", ())
+    assert found.state_count > 100
+
+
+@pytest.mark.parametrize("name", HOMES_THAT_GO)
+def test_each_rule_of_homes_that_go_is_needed(name: str) -> None:
+    found = home_that_goes(replace(homes_that_go.Rules(), **{name: False}))
+    assert found.wrong == HOMES_THAT_GO[name]
+
+
 def test_a_partition_has_one_consumer() -> None:
     found = exclusive(topic_home.ExclusiveRules())
     assert (found.wrong, found.way) == ("", ())
@@ -122,10 +148,11 @@ def test_each_rule_of_allotments_is_needed(name: str) -> None:
 
 
 def test_no_rule_is_left_untried() -> None:
-    tried = {*TURNED, *DECISIONS, *EXCLUSIVE, *ALLOTMENTS}
+    tried = {*TURNED, *DECISIONS, *HOMES_THAT_GO, *EXCLUSIVE, *ALLOTMENTS}
     rules = (
         shards.Rules,
         shard_transactions.Rules,
+        homes_that_go.Rules,
         topic_home.ExclusiveRules,
         topic_home.AllotmentRules,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from dejaqueue.errors import DejaQError, TopicUnknown
+from dejaqueue.errors import DejaQError
 
 if TYPE_CHECKING:
     from dejaqueue import Client
@@ -124,23 +124,4 @@ def connect(url: str, *, retry_ms_max: int = RETRY_MS_MAX) -> Iterator[Client]:
         retry_ms_max=retry_ms_max,
     ) as client:
         client.connect()
-        try:
-            yield client
-        except TopicUnknown as unknown:
-            raise _with_near_name(client, unknown) from None
-
-
-def _with_near_name(client: Client, unknown: TopicUnknown) -> TopicUnknown:
-    """The error with the name that was meant, if one is near.
-
-    Asked of the broker by the caller's own key, and not told by the broker with the error: names
-    that the key may not see stay unseen.
-    """
-    from difflib import get_close_matches
-
-    name = str(unknown.value)
-    try:
-        near = get_close_matches(name, [topic.name for topic in client.topics()], 1)
-    except DejaQError:
-        return unknown
-    return TopicUnknown(name, near[0]) if near else unknown
+        yield client

@@ -21,6 +21,7 @@ from dejaqueue import limits
 from dejaqueue.access import administration, audit, rules
 from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.gate import Gate
+from dejaqueue.access.near_names import telling_near_names
 from dejaqueue.access.quotas import Opening
 from dejaqueue.access.roles import Principal
 from dejaqueue.access.tls import ServerTls
@@ -175,6 +176,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         self._streams_lock = threading.Lock()
         self._ending = False
 
+    def _near_names(self, caller: Principal) -> telling_near_names:
+        return telling_near_names(self._broker.topics, caller.sees)
+
     # --- streams ------------------------------------------------------------------------------
 
     def end_streams(self) -> None:
@@ -208,7 +212,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         """A stream of batches (WriteStream)."""
         with translated():
             caller = caller_of(context)
-            with self._broker.quotas.opening(caller, context.peer()) as opening, self._open_streams:
+            opened = self._broker.quotas.opening(caller, context.peer())
+            with self._near_names(caller), opened as opening, self._open_streams:
                 stream = descriptors.decode(WriteStream, descriptor.command)
                 check = partial(self._gate.check, caller)
                 if not stream.topic:
@@ -242,7 +247,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         another broker serves is not passed on batch by batch."""
         with audit.recorded(caller.name, peer, stream.op, stream.topic):
             sender = rules.require_write(caller, stream)
-        return self._broker.open_write(stream, sender, opening.account)
+        with self._near_names(caller):
+            return self._broker.open_write(stream, sender, opening.account)
 
     def do_exchange(
         self,
@@ -256,7 +262,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             caller = caller_of(context)
             admit = partial(self._gate.admit, caller)
             stops = self.register, self.unregister
-            with self._broker.quotas.opening(caller, context.peer()) as opening, self._open_streams:
+            opened = self._broker.quotas.opening(caller, context.peer())
+            with self._near_names(caller), opened as opening, self._open_streams:
                 options = descriptors.decode(ConsumeStream, descriptor.command)
                 with audit.recorded(caller.name, context.peer(), "consume", options.topic):
                     rules.require_consume(caller, options)
@@ -277,7 +284,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         self, context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
         """Administration: JSON in, JSON out."""
-        with translated():
+        with translated(), self._near_names(caller_of(context)):
             if action.type not in ACTIONS:
                 raise BadRequest("action", f"one of {', '.join(ACTIONS)}", action.type)
             body = bounded(action.body, "action.body")
@@ -323,7 +330,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
         """Rows without leasing: {"op": "peek", …}, scan, claim or history."""
-        with translated():
+        with translated(), self._near_names(caller_of(context)):
             values = descriptors.json_object(
                 bounded(pa.py_buffer(ticket.ticket), "ticket"), "ticket"
             )
@@ -366,7 +373,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         """A topic (descriptor path = its name): one endpoint per partition, at its owner."""
-        with translated():
+        with translated(), self._near_names(caller_of(context)):
             if not descriptor.path:
                 raise BadRequest("descriptor.path", "the name of a topic", None)
             name = descriptor.path[0].decode(errors="replace")

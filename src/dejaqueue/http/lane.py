@@ -24,6 +24,7 @@ from typing import Protocol
 from dejaqueue import limits
 from dejaqueue.access import audit, rules
 from dejaqueue.access.gate import Gate, only_bearer_of
+from dejaqueue.access.near_names import telling_near_names
 from dejaqueue.access.quotas import BYTES, Account
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
@@ -185,7 +186,8 @@ class Lane:
         caller = self._caller
         with audit.recorded(caller.name, self._peer, stream.op, stream.topic):
             sender = rules.require_write(caller, stream)
-        return self._lanes.broker.open_write(stream, sender, self._account)
+        with telling_near_names(self._lanes.broker.topics, caller.sees):
+            return self._lanes.broker.open_write(stream, sender, self._account)
 
     # --- what comes ---------------------------------------------------------------------------
 
@@ -275,7 +277,8 @@ class Lane:
         call = partial(call_soon, asyncio.get_running_loop())
         try:
             options = lane.decode_open(frame)
-            self._consumer = LaneConsumer(self, lanes.broker, lanes.gate, who, options, call)
+            with telling_near_names(lanes.broker.topics, self._caller.sees):
+                self._consumer = LaneConsumer(self, lanes.broker, lanes.gate, who, options, call)
         except DejaQError as refused:
             self.end(refused)
 

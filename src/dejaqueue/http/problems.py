@@ -17,8 +17,17 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from dejaqueue.errors import BadRequest, DejaQError, InternalError, TryLater, Unauthenticated
+from dejaqueue.access.near_names import with_near_name
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    InternalError,
+    TopicUnknown,
+    TryLater,
+    Unauthenticated,
+)
 from dejaqueue.http.auditing import note_error
+from dejaqueue.http.service import principal_of
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -76,6 +85,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(DejaQError)
     async def ours(request: Request, error: DejaQError) -> JSONResponse:
         note_error(request.scope, error)
+        if isinstance(error, TopicUnknown):
+            # The broker's own, also where a topic in shards is asked by way of others.
+            broker = request.app.state.service.broker
+            error = with_near_name(error, broker.topics, principal_of(request).sees)
         return problem(error)
 
     @app.exception_handler(RequestValidationError)

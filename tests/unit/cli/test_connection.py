@@ -14,12 +14,10 @@ from click.testing import CliRunner
 import dejaqueue
 from dejaqueue.cli import connection
 from dejaqueue.cli.connection import RETRY_MS_MAX, connect, url_option
-from dejaqueue.errors import Forbidden, TopicUnknown
-from dejaqueue.model import Topic
 
 
 class Client:
-    """Notes how it was made; knows some topics."""
+    """Notes how it was made."""
 
     made: dict[str, Any]
 
@@ -35,16 +33,6 @@ class Client:
 
     def connect(self) -> None:
         self.is_connected = True
-
-    def topics(self) -> list[Topic]:
-        return [Topic("reminders"), Topic("mails")]
-
-
-class Stranger(Client):
-    """May not see the names of topics."""
-
-    def topics(self) -> list[Topic]:
-        raise Forbidden("no")
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, **environment: str) -> dict[str, Any]:
@@ -83,16 +71,3 @@ def test_key_and_files_are_shown_to_the_broker(monkeypatch: pytest.MonkeyPatch) 
 def test_the_environment_says_the_same__an_option_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     made = run(monkeypatch, "--api-key", "mine", DEJAQ_URL="dejaq://y:2", DEJAQ_API_KEY="k")
     assert (made["url"], made["api_key"]) == ("dejaq://y:2", "mine")
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "near"),
-    [(Client, "remainders", "reminders"), (Client, "xyz", ""), (Stranger, "remainders", "")],
-)
-def test_an_unknown_topic_is_told_with_the_name_that_was_meant(
-    kind: type[Client], name: str, near: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dejaqueue, "Client", kind)
-    with pytest.raises(TopicUnknown) as found, connect("dejaq://x"):
-        raise TopicUnknown(name)
-    assert ("reminders" in str(found.value)) is bool(near)

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import httpx
 import pytest
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
 
-from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, Unauthenticated, Unavailable
+from dejaqueue.access.roles import EVERYBODY
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    DuplicateKey,
+    TopicUnknown,
+    Unauthenticated,
+    Unavailable,
+)
 from dejaqueue.http import problems
+from dejaqueue.http.auditing import PRINCIPAL, SHARDED
+from dejaqueue.model import Topic
 
 
 def answer_to(error: Exception) -> httpx.Response:
     app = FastAPI()
     problems.install(app)
+    broker = SimpleNamespace(topics=lambda: [Topic("orders")])
+    app.state.service = SimpleNamespace(broker=broker)
 
     @app.get("/")
-    async def fail(number: int = 0) -> None:
+    async def fail(request: Request, number: int = 0) -> None:
+        request.scope.update({PRINCIPAL: EVERYBODY, SHARDED: object()})
         raise error
 
     async def ask() -> httpx.Response:
@@ -35,6 +49,11 @@ def answer_to(error: Exception) -> httpx.Response:
 def test_an_error_says_its_fields() -> None:
     found = answer_to(BadRequest("priority", "at most 5", 6)).json()
     assert (found["title"], found["field"], found["value"]) == ("BadRequest", "priority", "6")
+
+
+def test_an_unknown_topic_is_told_with_a_near_name__of_a_topic_in_shards_too() -> None:
+    found = answer_to(TopicUnknown("order")).json()
+    assert (found["status"], "did you mean orders?" in found["detail"]) == (404, True)
 
 
 def test_an_id_is_a_text() -> None:
