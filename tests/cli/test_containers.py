@@ -162,7 +162,7 @@ def test_the_scaler_asks_for_a_number_that_is_answered() -> None:
     assert BASE["Service", url[1]]["spec"]["ports"][0]["port"] == int(url[2])
     assert ("GET", f"{url[3]}{{topic}}{url[5]}") in RULES
     assert parse_span_ms(url[6]) == 60_000
-    assert trigger["metadata"]["valueLocation"] in shapes.DueSoon.model_fields
+    assert trigger["metadata"]["valueLocation"] in shapes.DueCount.model_fields
     names = {one["metadata"]["name"] for one in guide_documents() if "metadata" in one}
     assert trigger["authenticationRef"]["name"] in names
 

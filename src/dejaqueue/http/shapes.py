@@ -384,7 +384,7 @@ class Histogram(Shape):
     error_max: int = Field(description="By how much the sum may be too high.")
 
 
-class DueSoon(Shape):
+class DueCount(Shape):
     """How much consumers will have to do within a time."""
 
     topic: str

@@ -204,7 +204,7 @@ def histogram(
     router,
     "due",
     responses=answers(
-        shapes.DueSoon,
+        shapes.DueCount,
         {
             "topic": "reminders",
             "within_ms": 60_000,
