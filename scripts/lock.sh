@@ -22,7 +22,7 @@ compile() { # compile OUTPUT ARGUMENTS...
 
 if [[ "${1:-}" != "--upgrade" ]]; then
     # Keep what is locked, as far as it still fits.
-    cat requirements/{build,run,dev,bench,spark,connect,cluster,audit}.txt 2>/dev/null |
+    cat requirements/{build,run,dev,bench,spark,connect,cluster,image,audit}.txt 2>/dev/null |
         sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\\]*\).*/\1/p' | sort -u >"$scratch/locked.txt" || true
 fi
 
@@ -42,7 +42,9 @@ compile requirements/spark.txt pyproject.toml --extra spark \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/connect.txt pyproject.toml --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/cluster.txt pyproject.toml --extra etcd --extra zookeeper --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
+compile requirements/cluster.txt pyproject.toml --extra dns --extra etcd --extra zookeeper --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
+    --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+compile requirements/image.txt pyproject.toml --extra cluster --extra encryption --extra oidc --extra dns --extra etcd --extra zookeeper \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 for peers in peers arq moto; do # by themselves: they are never installed beside the others, nor beside each other
     touch "$scratch/$peers.txt"

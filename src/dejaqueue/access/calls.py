@@ -132,6 +132,12 @@ ACTIONS = _table([
         "Count the selected messages that are due in each stretch of time.",
         required=("due_from", "due_to", "bucket_ms"),
     ),
+    Call(
+        "due",
+        ("topic", "within_ms"),
+        Rule(LOOKS),
+        "Count the messages of a topic that are ready or fall due within a time.",
+    ),
     Call("clock", (), Rule(), "Tell the broker's time."),
     Call("lane", (), Rule(), "Tell `port` and `name` of the lane for single messages, or null."),
     # --- changing

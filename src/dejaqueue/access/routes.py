@@ -131,6 +131,7 @@ _ROWS = (
     _call("GET", f"{_TOPIC}/assignments", "assignments"),
     Route("GET", f"{_TOPIC}/consumers", "consumers", Rule(LOOKS), "Show who consumes a topic now."),
     _call("GET", f"{_TOPIC}/counts", "counts"),
+    _call("GET", f"{_TOPIC}/due", "due"),
     _call("GET", f"{_TOPIC}/histogram", "histogram"),
     _call("GET", f"{_TOPIC}/stats", "topic_stats", called="stats",
           sentence="Count a topic and each of its partitions."),

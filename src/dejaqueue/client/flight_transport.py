@@ -64,6 +64,9 @@ FLIGHT_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A broker in a container comes back under its name with another address, for which gRPC would
+    # ask every 30 s at most.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
 ]
 
 # gRPC writes lines of its own to standard error, about each failed handshake for example. Every one

@@ -1,7 +1,7 @@
 """Connections to the brokers of a cluster: each call goes to the broker that serves its topic.
 
-Room: client. Begins at any of the addresses it was given and follows what brokers answer; a broker
-that is alone answers everything itself, and then this is one connection.
+Room: client. Begins at any of the addresses it was given, or that a name has, and follows what
+brokers answer; a broker that is alone answers everything itself, and then this is one connection.
 Holds: a call is only made again by itself if a broker said that it was not carried out (Elsewhere);
 where nobody answers, who called decides (link.py, consuming/consume_core.py).
 See: errors.Elsewhere; docs/guides/cluster.md.
@@ -12,12 +12,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from dejaqueue.client.broker_names import Names, unheard
+from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport, flight_location
 from dejaqueue.client.shards.calls import ShardCalls
 from dejaqueue.client.shards.writing import ShardedWriteChannel
@@ -31,10 +34,14 @@ from dejaqueue.wire.frames import Pong, Reply
 FOLLOW_MS_MAX = 15_000
 """How long a call follows a topic that is on its way to another broker."""
 URLS_MAX = 64
+LOOK_UP_US = 1_000_000
+"""A name is not looked up again sooner: a resolver is no place to ask in a circle."""
 
 Answer = TypeVar("Answer")
 Batch = TypeVar("Batch", contravariant=True)
 Connect = Callable[[str], FlightTransport]
+LookUp = Callable[[], list[str]]
+"""The brokers that there are now, one at least; waits for them. Raises Unavailable."""
 
 
 def urls_of(text: str) -> list[str]:
@@ -93,16 +100,25 @@ class RoutedTransport:
     """Connections to all brokers that are needed.
 
     Args:
-        urls: where to begin, at least one.
+        urls: where to begin, at least one if they are not looked up.
         connect: opens a connection to one broker; must not wait for it.
+        look_up: says where brokers are, before the first call and when one is lost.
     """
 
     shares_clock = False
 
-    def __init__(self, urls: list[str], connect: Connect) -> None:
+    def __init__(self, urls: list[str], connect: Connect, look_up: LookUp | None = None) -> None:
         self._urls = list(urls)
         self._connect = connect
-        self._first = urls[0]
+        self._look_up = look_up
+        self._looking = threading.Lock()
+        self._looked_us: int | None = None
+        self._missed = ""
+        self._found: list[str] = []
+        """The brokers of the last look; others are known by what brokers answered."""
+        self._gone: set[str] = set()
+        """Brokers of looks before it. They may serve still, so they are kept until they do not."""
+        self._first = urls[0] if urls else ""
         self._homes: dict[str, str] = {}
         self._spreads: dict[str, int] = {}
         """Topics that are served in shards, and in how many."""
@@ -112,7 +128,8 @@ class RoutedTransport:
         self._closing = Wake()
         self._closed = False
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-follow")
-        self._transport(self._first)
+        if self._first:
+            self._transport(self._first)
 
     # --- routes -------------------------------------------------------------------------------
 
@@ -126,13 +143,54 @@ class RoutedTransport:
             return transport
 
     def _route(self, topic: str) -> tuple[str, FlightTransport]:
-        url = self._homes.get(topic, self._first)
+        url = self._homes.get(topic) or self._first or self._looked_up()
         return url, self._transport(url)
+
+    def _looked_up(self) -> str:
+        """Where to begin, of a client that has found nobody yet. Raises Unavailable."""
+        self._look()
+        return self._first
+
+    def _look(self) -> None:
+        """Ask where brokers are, unless that was done just now. Raises Unavailable."""
+        if self._look_up is None:
+            return
+        clock = SteadyClock()
+        with self._looking:  # who comes meanwhile has the same answer
+            looked_us = self._looked_us
+            if looked_us is not None and clock.now_us() < looked_us + LOOK_UP_US:
+                if self._first:
+                    return
+                raise unheard(self._missed)
+            try:
+                found = self._look_up()
+            except Unavailable as nobody:
+                self._missed = str(nobody)
+                raise
+            finally:
+                self._looked_us = clock.now_us()
+            self._use(found)
+
+    def _look_again(self) -> None:
+        """The same where the brokers that are known do if there is no answer."""
+        with suppress(Unavailable):
+            self._look()
+
+    def _use(self, found: list[str]) -> None:
+        """Know these brokers, and those that brokers told of."""
+        with self._mutex:
+            self._gone = (self._gone | set(self._found)) - set(found)
+            told = [url for url in self._urls if url not in self._found and url not in found]
+            self._found, self._urls = found, found + told
+            if self._first not in self._urls:
+                self._first = found[0]
 
     def _learn(self, topic: str, url: str, error: BaseException | None) -> None:
         """What a call to `url` about a topic ended with."""
         if error is None or not isinstance(error, Unavailable):
             return
+        if self._look_up is not None and not isinstance(error, Elsewhere):
+            self._lost(url)
         with self._mutex:
             if isinstance(error, Elsewhere) and error.spread:
                 self._spreads[topic_of(topic)] = error.spread
@@ -147,6 +205,16 @@ class RoutedTransport:
             if url == self._first and not isinstance(error, Elsewhere):
                 place = self._urls.index(url)
                 self._first = self._urls[(place + 1) % len(self._urls)]
+
+    def _lost(self, url: str) -> None:
+        """A broker does not answer: look who is there, and let go of it if its name did so."""
+        with self._mutex:
+            transport = self._open.pop(url, None) if url in self._gone else None
+            self._gone.discard(url)
+        with suppress(RuntimeError):  # closed meanwhile
+            if transport is not None:
+                self._threads.submit(transport.close)
+            self._threads.submit(self._look_again)
 
     def learn_shards(self, topic: Topic, home: Callable[[str], str]) -> None:
         """Take over what somebody knows: in how many shards a topic is, and where each is ("" =
@@ -222,7 +290,7 @@ class RoutedTransport:
         """One call to the broker of a topic, which is followed while it moves. If there is nobody
         where it was looked for, the others that are known are asked."""
         answer: Future[Answer] = Future()
-        clock, unheard = SteadyClock(), set[str]()
+        clock, silent = SteadyClock(), set[str]()
         until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
 
         def attempt() -> None:
@@ -239,22 +307,35 @@ class RoutedTransport:
                 answer.set_result(found.result())
             elif isinstance(error, Elsewhere) and not error.spread and clock.now_us() < until_us:
                 pause_ms = 0 if error.url and error.url != url else error.retry_after_ms
-                try:
-                    self._threads.submit(again, pause_ms)
-                except RuntimeError:  # closed meanwhile
-                    answer.set_exception(error)
-            elif isinstance(error, Unavailable) and error.is_unheard and url not in unheard:
-                unheard.add(url)
-                attempt()
+                later(error, again, pause_ms)
+            elif isinstance(error, Unavailable) and error.is_unheard and url not in silent:
+                silent.add(url)
+                if self._look_up is None:
+                    attempt()
+                else:
+                    later(error, others)
             else:
                 answer.set_exception(error)
+
+        def others() -> None:
+            self._look_again()
+            attempt()
+
+        def later(otherwise: BaseException, do: Callable[..., None], *arguments: int) -> None:
+            try:
+                self._threads.submit(do, *arguments)
+            except RuntimeError:  # closed meanwhile
+                answer.set_exception(otherwise)
 
         def again(pause_ms: int) -> None:
             if pause_ms:
                 clock.wait_until(clock.now_us() + pause_ms * 1_000, self._closing)
             attempt()
 
-        attempt()
+        if self._first:
+            attempt()
+        else:  # who calls does not wait for a resolver
+            later(Unavailable("the client is closed"), attempt)
         return answer
 
     def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
@@ -376,12 +457,23 @@ class RoutedTransport:
             transport.close()
 
 
-def connect(url: str, api_key: str | None = None, tls: Any = None) -> RoutedTransport:
-    """A transport to the broker, or the cluster, of a URL with one or several addresses.
+def connect(url: str, api_key: str | None = None, tls: Tls | None = None) -> RoutedTransport:
+    """A transport to the broker, or the cluster, of a URL: with one or several addresses, or with
+    names to look up (broker_names.py).
 
     Raises:
-        BadRequest: one of these is wrong, or a file cannot be read.
+        BadRequest: one of these is wrong, or a file cannot be read. Refused: SRV records need a
+            package that is not there.
     """
+    names = Names.of(url)
+    if names is None:
+        return RoutedTransport(
+            urls_of(url), lambda one: FlightTransport(one, api_key, tls, follows=True)
+        )
+    # What is wrong is said now, and not when a broker has been found.
+    FlightTransport(names.plain_url, api_key, tls).close()
     return RoutedTransport(
-        urls_of(url), lambda one: FlightTransport(one, api_key, tls, follows=True)
+        [],
+        lambda one: FlightTransport(one, api_key, names.tls(one, tls), follows=True),
+        names.look_up,
     )

@@ -17,6 +17,7 @@ from fastapi import Depends, Query, Request
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.columns import instants
+from dejaqueue.times import parse_span_ms
 
 InstantText = Annotated[
     str | None, Query(description="UTC milliseconds, or ISO 8601 with a zone.", max_length=64)
@@ -66,6 +67,14 @@ def instant_ms(value: object, field: str) -> int | None:
         value = int(value)
     numbers: list[int] = instants([value], field).to_pylist()
     return numbers[0]
+
+
+def span_ms(text: str, field: str) -> int:
+    """The length of time of a parameter. Raises BadRequest."""
+    try:
+        return parse_span_ms(text)
+    except ValueError as wrong:
+        raise BadRequest(field, "a length of time, as 60s or 5m", text) from wrong
 
 
 def to_cursor(following: Any) -> str | None:

@@ -422,6 +422,18 @@ class Histogram(Shape):
     error_max: int = Field(description="By how much the sum may be too high.")
 
 
+class DueCount(Shape):
+    """How much consumers will have to do within a time."""
+
+    topic: str
+    within_ms: int
+    due: int = Field(description="`ready` and `scheduled`.")
+    ready: int = Field(description="Due already, and not leased.")
+    scheduled: int = Field(description="Fall due within the time.")
+    leased: int = Field(description="Consumers have them now; `due` does not count them.")
+    error_max: int = Field(description="By how much `due` may be too high.")
+
+
 class Stats(BaseModel):
     """Numbers (docs/reference/metrics.md)."""
 

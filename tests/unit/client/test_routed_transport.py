@@ -2,17 +2,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from dejaqueue.client import routed_transport
 from dejaqueue.client.routed_transport import RoutedTransport, urls_of
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
+from tests.patience import until
 
 A, B, C = "dejaq://a:1", "dejaq://b:1", "dejaq://c:1"
+ROW = pa.record_batch({"payload": [b"x"]})
 
 
 class Brokers:
@@ -164,7 +168,7 @@ def test_a_transaction_goes_where_its_home_is(routed: RoutedTransport, brokers: 
 def test_a_stream_that_is_told_where_its_topic_went_is_opened_there_next(
     routed: RoutedTransport, brokers: Brokers
 ) -> None:
-    batch = pa.record_batch({"payload": [b"x"]})
+    batch = ROW
     brokers.answers[A] = [elsewhere(C)]
     stream = WriteStream("t")
     assert routed.open_write(stream).send(1, batch).result(10).error is not None
@@ -186,3 +190,102 @@ def test_closing_closes_every_connection(brokers: Brokers) -> None:
     assert {url for url, what in brokers.asked if what == "close"} == {A, C}
     with pytest.raises(Unavailable, match="closed"):
         ask(transport)
+
+
+class Directory:
+    """A resolver that says what it was told to."""
+
+    def __init__(self, *answers: list[str] | DejaQError) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    def look_up(self) -> list[str]:
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, DejaQError):
+            raise answer
+        return answer
+
+
+@contextmanager
+def found_by(brokers: Brokers, directory: Directory) -> Iterator[RoutedTransport]:
+    transport = RoutedTransport([], brokers.connect, directory.look_up)
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names may be looked up again at once."""
+    monkeypatch.setattr(routed_transport, "LOOK_UP_US", -1)
+
+
+def test_names_are_looked_up_before_the_first_call__and_once(brokers: Brokers) -> None:
+    directory = Directory([A, B])
+    with found_by(brokers, directory) as routed:
+        assert directory.asked == 0
+        assert [ask(routed), ask(routed, "other")] == [A, A]
+    assert directory.asked == 1
+
+
+def test_a_name_without_an_answer_fails_the_call__and_the_next_one_is_tried(
+    brokers: Brokers, eager: None
+) -> None:
+    directory = Directory(nobody(), [B])
+    with found_by(brokers, directory) as routed:
+        with pytest.raises(Unavailable, match="failed to connect"):
+            ask(routed)
+        assert ask(routed) == B
+
+
+def test_a_name_is_not_asked_in_a_circle(brokers: Brokers) -> None:
+    directory = Directory(nobody())
+    with found_by(brokers, directory) as routed:
+        for _ in range(5):
+            with pytest.raises(Unavailable, match="failed to connect"):
+                ask(routed)
+    assert directory.asked == 1
+
+
+def test_where_all_are_gone_the_name_is_looked_up_again_in_the_same_call(
+    brokers: Brokers, eager: None
+) -> None:
+    directory = Directory([A, B], [C])
+    brokers.answers = {A: [nobody()] * 9, B: [nobody()] * 9}
+    with found_by(brokers, directory) as routed:
+        assert ask(routed) == C
+        assert ask(routed) == C
+
+
+def test_a_lost_stream_has_names_looked_up_again(brokers: Brokers, eager: None) -> None:
+    directory = Directory([A], [B])
+    with found_by(brokers, directory) as routed:
+        assert ask(routed) == A
+        brokers.answers[A] = [Unavailable("gone")]
+        channel = routed.open_write(WriteStream("t"))
+        with pytest.raises(Unavailable, match="gone"):
+            raise channel.send(1, ROW).result(10).error or AssertionError
+        until(lambda: directory.asked > 1)
+        until(lambda: ask(routed) == B)
+
+
+def test_who_left_the_name_is_kept_until_it_is_silent(brokers: Brokers, eager: None) -> None:
+    directory = Directory([A, B], [B])
+    with found_by(brokers, directory) as routed:
+        assert ask(routed) == A
+        brokers.answers[A] = [elsewhere(B)]
+        assert ask(routed) == B
+        routed._look_again()
+        assert (A, "close") not in brokers.asked
+        routed._learn("t", A, Unavailable("gone"))
+        until(lambda: (A, "close") in brokers.asked)
+
+
+def test_a_failed_look_leaves_what_is_known(brokers: Brokers, eager: None) -> None:
+    directory = Directory([A, B], nobody())
+    brokers.answers[A] = [nobody()]
+    with found_by(brokers, directory) as routed:
+        assert ask(routed) == B
+    assert directory.asked > 1

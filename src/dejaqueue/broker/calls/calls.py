@@ -29,6 +29,7 @@ from dejaqueue.broker.calls import (
     reports,
     scan,
 )
+from dejaqueue.broker.calls.due import due_soon
 from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.calls.stats import topic_stats
@@ -113,6 +114,10 @@ def _assignments(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
 
 def _counts(broker: BrokerPort, body: Body, by: Requester) -> Answer:
     return browse.counts(_view(broker, body), body, broker.clock.utc_ms(), by.sender.owner)
+
+
+def _due(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return due_soon(_view(broker, body), body)
 
 
 def _histogram(broker: BrokerPort, body: Body, by: Requester) -> Answer:

@@ -57,7 +57,8 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
 
     Args:
         url: `dejaq://host:port`; `dejaqs://` for TLS. Of a cluster any broker will do; with
-            several, `dejaq://a:7464,b:7464`, the client also starts where one is down.
+            several, `dejaq://a:7464,b:7464`, the client also starts where one is down;
+            `dejaq+dns://name:7464` finds all by a name, `dejaq+srv://name` by SRV records.
         name: a name for the broker's logs.
         api_key: what `dejaq key create` printed; None = the broker needs none.
         tls: files for `dejaqs://`, beside or instead of the system's.

@@ -128,6 +128,12 @@ class ShardCalls:
         error_max = sum(answer["error_max"] for answer in answers)
         return answers[0] | {"counts": counts.tolist(), "error_max": error_max}
 
+    def due(self, name: str, body: Body, field: str) -> Body:
+        """Sums of what is due soon."""
+        answers = self._each(name, body, field)
+        sums = {key: sum(answer[key] for answer in answers) for key in _SUMS_OF_DUE}
+        return answers[0] | sums | {"topic": self._topic}
+
     def counts(self, name: str, body: Body, field: str) -> Body:
         """Sums by state, group or tag; most first."""
         by = body.get("by", "state")
@@ -340,6 +346,7 @@ def _sums_of_lists(lists: list[list[int]]) -> list[int]:
     return [int(count) for count in sums]
 
 
+_SUMS_OF_DUE = ("due", "ready", "scheduled", "leased", "error_max")
 _MERGES: dict[str, _Merge] = {
     "stats": ShardCalls.stats,
     "scan_ranges": ShardCalls.listed,
@@ -348,6 +355,7 @@ _MERGES: dict[str, _Merge] = {
     "transactions": ShardCalls.listed,
     "assignments": ShardCalls.assignments,
     "counts": ShardCalls.counts,
+    "due": ShardCalls.due,
     "histogram": ShardCalls.histogram,
     "move_where": ShardCalls.in_pages,
     "cancel_where": ShardCalls.in_pages,

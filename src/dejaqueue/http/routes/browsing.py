@@ -29,6 +29,7 @@ from dejaqueue.http.parameters import (
     from_cursor,
     given,
     instant_ms,
+    span_ms,
     to_cursor,
 )
 from dejaqueue.http.service import principal_of, service_of
@@ -232,6 +233,41 @@ def histogram(
     )
     broker, sender = _broker_for(request, topic)
     return json_answer(broker.call("histogram", values, Requester(sender)))
+
+
+@route(
+    router,
+    "due",
+    responses=answers(
+        shapes.DueCount,
+        {
+            "topic": "reminders",
+            "within_ms": 60_000,
+            "due": 12_000,
+            "ready": 0,
+            "scheduled": 12_000,
+            "leased": 40,
+            "error_max": 3,
+        },
+        "Numbers.",
+        404,
+    ),
+)
+def due(
+    request: Request,
+    topic: TopicName,
+    *,
+    within: Annotated[
+        str, Query(description="A length of time: `60s`, `5m`; `0` = what is due already.")
+    ] = "60s",
+) -> Response:
+    """How many messages are ready or fall due within a time, for whoever scales consumers.
+
+    Costs the same however many there are: an order index tells.
+    """
+    check_names(request, "within")
+    values = {"topic": topic, "within_ms": span_ms(within, "within")}
+    return json_answer(_broker(request, topic).call("due", values))
 
 
 @route(router, "stats", responses=answers(shapes.Stats, {"uptime_ms": 5, "topics": {}}, "Numbers."))

@@ -92,6 +92,15 @@ def test_a_histogram_adds_counts_and_errors() -> None:
     assert found == {"bucket_ms": 5, "counts": [3, 3], "error_max": 3}
 
 
+def test_what_is_due_soon_is_a_sum() -> None:
+    one = {"topic": "x", "within_ms": 5, "due": 3, "ready": 1, "scheduled": 2, "leased": 4}
+    found = Shards(*[one | {"error_max": 1}] * 3).calls.act("due", {"topic": "t"})
+    assert found == {
+        "topic": "t", "within_ms": 5, "due": 9, "ready": 3, "scheduled": 6, "leased": 12,
+        "error_max": 3,
+    }  # fmt: skip
+
+
 def test_counts_by_state_are_sums() -> None:
     rows = [{"state": "scheduled", "count": 2}, {"state": "leased", "count": 1}]
     answer = {"rows": rows, "next": None}

@@ -9,6 +9,7 @@ import pytest
 
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
+from dejaqueue.clock import SystemClock
 from dejaqueue.http import shapes
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
@@ -110,6 +111,25 @@ def test_counts_and_histogram(api: Api) -> None:
         "/v1/topics/t/histogram", due_from=FAR_MS, due_to=FAR_MS + 3_000, bucket_ms=2_000
     )
     assert found["counts"] == [2, 1]
+
+
+def test_what_is_due_soon_is_one_number(api: Api) -> None:
+    assert api.get("/v1/topics/t/due")["due"] == 0
+    api.send("now")
+    now_ms = SystemClock().now_ms()
+    api.send("soon", due=now_ms + 45_000)
+    api.send("later", due=now_ms + 200_000)
+    found = api.get("/v1/topics/t/due", within="60s")
+    assert (found["due"], found["ready"], found["scheduled"]) == (2, 1, 1)
+    assert api.get("/v1/topics/t/due", within="5m")["due"] == 3
+    assert api.get("/v1/topics/t/due", within="0")["due"] == 1
+    api.lease(consumer="me")
+    assert api.get("/v1/topics/t/due", within="0")["leased"] == 1
+    for wrong in ("60", "soon", "-1s", ""):
+        status, problem = api.ask("GET", f"/v1/topics/t/due?within={wrong}")[:2]
+        assert status == 400, wrong
+        assert "within" in str(problem)
+    assert api.ask("GET", "/v1/topics/nobody/due")[0] == 404
 
 
 def test_statistics(api: Api) -> None:
