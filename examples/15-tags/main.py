@@ -15,7 +15,7 @@ with dejaqueue.open("./example-queue") as queue:
     queue.send_batch("notes", [{"payload": text, "tags": tags} for text, tags in MESSAGES])
     print(queue.counts("notes", by="tag"))
 
-    with queue.consume("notes", tags_any=["mail"], tags_none=["test"], idle_ms=100) as letters:
+    with queue.consume("notes", tags_any=["mail"], tags_none=["test"], idle_ms=1_000) as letters:
         for message in letters:
             print("posted:", message.payload.decode())
             message.ack()
