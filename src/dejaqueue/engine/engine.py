@@ -25,7 +25,15 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, commands, decisions, invariants, selection, timekeeping
+from dejaqueue.engine import (
+    apply,
+    commands,
+    decisions,
+    invariants,
+    replay,
+    selection,
+    timekeeping,
+)
 from dejaqueue.engine import apply_cron as apply_schedule
 from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, UInt16s, Words
 from dejaqueue.engine.commands import Command
@@ -62,6 +70,7 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.DropEntries: apply_schedule.drop_entries,
     commands.Depart: apply.depart,
     commands.SetTime: timekeeping.set_time,
+    commands.Seek: replay.seek,
 }
 _STORY_LINES = 64
 _NONE = np.zeros(0, dtype=np.int64)
