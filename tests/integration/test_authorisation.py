@@ -75,6 +75,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "histogram": ("MO", {"topic": MINE, "due_from": 0, "due_to": 10, "bucket_ms": 5}),
     "move_where": ("M", {"topic": MINE}),
     "cancel_where": ("M", {"topic": MINE}),
+    "seek": ("M", {"topic": MINE, "to": "end"}),
     "clock": ("key", {}),
     "lane": ("key", {}),
     "cron_put": ("M", {"topic": CRON, "entries": []}),

@@ -48,7 +48,6 @@ class Twins:
         self.kept: dict[int, Message] | None = None
         self.kept_number = 0
         self.marks: list[tuple[int, int]] = []
-        self.last_ms = 0
 
     # --- both sides ---------------------------------------------------------------------------
 
@@ -106,7 +105,6 @@ class Twins:
                 seen = replace(command, dues_ms=np.full(count, self.now_ms, dtype=np.int64))
             model.apply(seen)
         if self.kept is not None and count:
-            self.last_ms = self.now_ms
             first = self.models[0].next_sequence - count
             if not self.marks or self.now_ms > self.marks[-1][0]:
                 self.marks.append((self.now_ms, first))
@@ -278,7 +276,7 @@ class Twins:
                 new.expires_ms = message.expires_ms
                 if from_ms is not None:
                     if by_arrival and kept is not None and self.marks:
-                        place_ms = self.span(sequence)[1]
+                        place_ms = self.came_ms(sequence)
                     is_over = 0 < new.expires_ms <= self.now_ms and sequence not in live_somewhere
                     if place_ms < from_ms or is_over:
                         continue
@@ -288,19 +286,17 @@ class Twins:
         self.by_arrival |= {number} if by_arrival else set()
         self.apply(commands.OpenView(self.now_ms, *about), before)
 
-    def span(self, sequence: int) -> tuple[int, int]:
-        """Not before and not after when it came in, as marks tell."""
-        at = sum(first <= sequence for _, first in self.marks) - 1
-        if at < 0:
-            return self.marks[0][0], self.marks[0][0]
-        is_last = at + 1 == len(self.marks)
-        return self.marks[at][0], self.last_ms if is_last else self.marks[at + 1][0] - 1
+    def came_ms(self, sequence: int) -> int:
+        """When it came in, as marks tell, of which each time has one here."""
+        at = max(0, sum(first <= sequence for _, first in self.marks) - 1)
+        return self.marks[at][0]
 
     def retain(self) -> None:
-        before = self.stored()
+        before, before_next = self.stored(), self.models[0].next_sequence
         if self.kept is None:
             self.begin()
             self.kept, self.kept_number, self.marks = {}, self.views.next_number, []
+            self.marks = [(self.now_ms, before_next)]
             rules = Rules(keeps=True).to_text()
             about = (self.kept_number, "", 0, rules, False, False, self.now_ms)
             self.apply(commands.OpenView(self.now_ms, *about), before)
@@ -333,16 +329,16 @@ class Twins:
             message = model.live.get(sequence)
             kept = None if self.kept is None else self.kept.get(sequence)
             if message is not None and message.state is MessageState.SCHEDULED:
-                place_ms = self.span(sequence)[1] if has_marks else message.due_ms
+                place_ms = self.came_ms(sequence) if has_marks else message.due_ms
                 if place_ms < from_ms:
                     del model.live[sequence]
                 elif has_marks and not message.attempts:
-                    message.due_ms = min(message.due_ms, self.span(sequence)[0])
+                    message.due_ms = min(message.due_ms, self.came_ms(sequence))
             elif message is None and kept is not None:
-                place_ms = self.span(sequence)[1] if by_arrival else kept.due_ms
+                place_ms = self.came_ms(sequence) if by_arrival else kept.due_ms
                 if place_ms >= from_ms and not 0 < kept.expires_ms <= self.now_ms:
                     new = replace(kept)
-                    new.due_ms = self.span(sequence)[0] if by_arrival else kept.due_ms
+                    new.due_ms = self.came_ms(sequence) if by_arrival else kept.due_ms
                     new.forgiven = min(new.attempts, 127)
                     model.live[sequence] = new
         model.live = dict(sorted(model.live.items()))

@@ -19,6 +19,7 @@ from dejaqueue.broker.history.recorder import Recorder
 from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.letters.dead_letters import DeadLetters
 from dejaqueue.broker.partition.partition import Duties
+from dejaqueue.broker.shard.forgetting import Forgetting
 from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.shard.pace_chore import PaceChore
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
@@ -73,6 +74,7 @@ class Roster:
                     recorder,
                     DeadLetters(self.carrier),
                     PaceChore(),
+                    Forgetting(),
                 ),
                 lambda: (DeadLetters(self.carrier), PaceChore()),
             )

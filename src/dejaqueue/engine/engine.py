@@ -140,6 +140,13 @@ class Engine:
         table = self.state.table
         return next((first + table.base for first, _ in table.live_slabs()), table.next_sequence)
 
+    def live_from(self, sequence: int) -> int:
+        """No live message has a sequence from the given one on, and below this one."""
+        table = self.state.table
+        ends = ((first + table.base, end + table.base) for first, end in table.live_slabs())
+        later = (max(first, sequence) for first, end in ends if end > sequence)
+        return next(later, table.next_sequence)
+
     @property
     def now_ms(self) -> int:
         """Time of the last command that left a trace; the next one must not be before it, but for

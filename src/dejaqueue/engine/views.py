@@ -335,6 +335,8 @@ class PartitionViews:
             )
         else:
             self.retained = Retained(command.number, engine)
+            first = int(sequences[0]) if sequences.size else self.unnamed.next_sequence
+            self.retained.arrivals.note(command.now_ms, first)
         self.next_number += 1
         self.settle()
         return Effects()

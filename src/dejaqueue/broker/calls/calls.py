@@ -18,7 +18,17 @@ import pyarrow as pa
 from dejaqueue.access import administration
 from dejaqueue.access.calls import ACTIONS, TICKETS
 from dejaqueue.access.senders import Requester
-from dejaqueue.broker.calls import browse, by_filter, claims, cron, history, redrive, reports, scan
+from dejaqueue.broker.calls import (
+    browse,
+    by_filter,
+    claims,
+    cron,
+    history,
+    redrive,
+    reports,
+    scan,
+    seek,
+)
 from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.calls.stats import topic_stats
@@ -128,6 +138,10 @@ def _move_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
 def _cancel_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
     topic, now_ms = _topic(broker, body), broker.clock.utc_ms()
     return by_filter.cancel_where(topic, body, now_ms, by.sender.owner)
+
+
+def _seek(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return seek.seek(_view(broker, body), body)
 
 
 def _redrive(broker: BrokerPort, body: Body, by: Requester) -> Answer:

@@ -169,7 +169,7 @@ class ShardCalls:
     # --- changing, page by page ---------------------------------------------------------------
 
     def in_pages(self, name: str, body: Body, field: str) -> Body:
-        """One shard after the other: move_where, cancel_where, redrive."""
+        """One shard after the other: move_where, cancel_where, redrive, seek."""
         if body.get("dry_run"):
             answers = self._each(name, body, field)
             return {"count": sum(answer["count"] for answer in answers), "next": None}
@@ -341,6 +341,7 @@ _MERGES: dict[str, _Merge] = {
     "move_where": ShardCalls.in_pages,
     "cancel_where": ShardCalls.in_pages,
     "redrive": ShardCalls.in_pages,
+    "seek": ShardCalls.in_pages,
     "claim": ShardCalls.claim,
     "extend_claims": ShardCalls.claims,
     "ack_claims": ShardCalls.claims,
