@@ -136,6 +136,7 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", f"{T}/pause"): ("M", None),
     ("POST", f"{T}/resume"): ("M", None),
     ("POST", f"{T}/purge"): ("M", None),
+    ("POST", f"{T}/seek"): ("M", {"to": "end"}),
     ("GET", "/v1/stats"): ("root MO", None),
     ("GET", f"{T}/assignments"): ("MO", None),
     ("GET", f"{T}/consumers"): ("MO", None),

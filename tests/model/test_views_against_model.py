@@ -228,10 +228,10 @@ class Twins:
             seen.add(sequence)
         for model in self.models.values():
             model.apply(command)
-        for sequence in seen if self.kept is not None else ():
-            if sequence in self.kept:
-                row = sequences.index(sequence)
-                self.kept[sequence].locator = (self.position << limits.ROW_BITS) + row
+        kept = self.kept or {}
+        for sequence in seen & kept.keys():
+            row = sequences.index(sequence)
+            kept[sequence].locator = (self.position << limits.ROW_BITS) + row
         effects = self.apply(command, stored)
         assert sorted(effects.freed_locators.tolist()) == sorted(expected)
 

@@ -153,7 +153,8 @@ def test_whoever_had_a_message_before_the_replay_cannot_settle_it(tmp_path: Path
     assert seek(fixture, "t", "beginning")["replayed"] == 1
     new = fixture.consumer()
     [second] = new.take_all()
-    assert second.ids == first.ids and second.attempts != first.attempts
+    assert second.ids == first.ids
+    assert second.attempts != first.attempts
     for reply in (old.ack(first), old.ack_rows(first.ids, first.attempts)):
         assert RowStatus.LEASE_LOST in reply.all_statuses().tolist()
     # Attempts before the replay do not count: it may fail once.

@@ -4,7 +4,7 @@ Room: engine; pure, memory only. Part of what is retained.
 Holds: sequences rise with time, so a few marks tell it for all; a mark is made by a command alone,
     so a replay makes the same ones; no message came in before the time that it is said to, nor
     after the other one.
-See: retained.py, which has one; replay.py, which finds places by it.
+See: retention.py, which has one; replay.py, which finds places by it.
 """
 
 from __future__ import annotations

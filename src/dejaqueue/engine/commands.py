@@ -328,7 +328,8 @@ class OpenView:
         kept_from_ms: with from_start: also with what is retained, all of it from this place of the
             view on (as in Seek); None = with what is live alone.
 
-    Without a name it is no view for consumers: from now on what comes in is retained (retained.py).
+    Without a name it is no view for consumers: what comes in from now on is retained
+    (retention.py).
     """
 
     now_ms: int

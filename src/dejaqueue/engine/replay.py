@@ -4,7 +4,7 @@ Room: engine; pure. With apply.py and decisions.py a writer of a PartitionState.
 Holds: what is leased, dead or staged stays as it is; what comes back has an attempt that nobody was
     given yet, so that whoever had it before the replay can't settle it (rule 4); done twice in a
     row, the second time changes nothing.
-See: commands.Seek; retained.py; rule 21.
+See: commands.Seek; retention.py; rule 21.
 
 A view's places are times: where messages are in order of arrival, when they came in, else when they
 are due. A message that comes back has no key: others may have taken it since.

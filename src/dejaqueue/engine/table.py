@@ -112,8 +112,8 @@ class MessageTable:
             across `append`, which may move them.
         expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes, senders, returned:
             the wide columns, 0 where a row has none; a size is one more than it is; `returned`
-            has RETURNED, and from bit 1 on how many attempts were before it was replayed. Not to be read before
-            `uses` says so: looking at a page that nobody wrote takes time.
+            has RETURNED, and from bit 1 on how many attempts were before it was replayed. Not to be
+            read before `uses` says so: looking at a page that nobody wrote takes time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
         slab_uses: bits of the wide columns in which a slab has a value.
@@ -286,19 +286,20 @@ class MessageTable:
         used, row_count = (self.row_count >> self.slab_bits) + 1, self.row_count
         names = [name for name, _ in COLUMNS] + sorted(self.uses)
         kept = {name: getattr(self, name)[:row_count] for name in names}
-        by_slab = self.slab_lives[:used], self.slab_dirty_mask[:used], self.slab_uses[:used]
+        lives, dirty_mask = self.slab_lives[:used], self.slab_dirty_mask[:used]
+        uses = self.slab_uses[:used]
         self._allocate(used + more)
         shift = more << self.slab_bits
         self.base -= shift
         self.row_count += shift
         for name, rows in kept.items():
             # Slab by slab: what nobody wrote stays memory that nobody has.
-            for slab in np.flatnonzero(by_slab[0]).tolist():
+            for slab in np.flatnonzero(lives).tolist():
                 first, end = slab << self.slab_bits, min((slab + 1) << self.slab_bits, row_count)
                 getattr(self, name)[first + shift : end + shift] = rows[first:end]
-        mine = self.slab_lives, self.slab_dirty_mask, self.slab_uses
-        for column, values in zip(mine, by_slab, strict=True):
-            column[more:] = values
+        self.slab_lives[more:] = lives
+        self.slab_dirty_mask[more:] = dirty_mask
+        self.slab_uses[more:] = uses
         self._dead_slabs = 0
 
     def blank(self, places: Int64s) -> None:

@@ -12,7 +12,7 @@ import json
 
 from dejaqueue.engine.arrivals import Arrivals
 from dejaqueue.engine.layout import STANDARD, Layout
-from dejaqueue.engine.retained import Retained
+from dejaqueue.engine.retention import Retention
 from dejaqueue.engine.snapshot import (
     PlannedFile,
     Read,
@@ -89,7 +89,7 @@ def restore_views(meta: str, read: Read, layout: Layout = STANDARD) -> Partition
             engine = restore(json.dumps(inner), read, layout)
             if not name:
                 arrivals = Arrivals.from_values(by_arrival)
-                views.retained = Retained(int(number), engine, arrivals)
+                views.retained = Retention(int(number), engine, arrivals)
                 continue
             view = NamedView(int(number), str(name), int(born), bool(by_arrival), engine)
             views.named[view.number] = view

@@ -24,7 +24,7 @@ from dejaqueue.engine.commands import Command
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.replay import places_in_order, returning
-from dejaqueue.engine.retained import Retained
+from dejaqueue.engine.retention import Retention
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.state import Kept, PartitionState
@@ -86,7 +86,7 @@ class PartitionViews:
         self.unnamed = unnamed
         self.named: dict[int, NamedView] = {}
         self.next_number = 1
-        self.retained: Retained | None = None
+        self.retained: Retention | None = None
         self._is_plain = True
         self.settle()
 
@@ -334,7 +334,7 @@ class PartitionViews:
                 command.number, command.name, command.born, command.by_arrival, engine
             )
         else:
-            self.retained = Retained(command.number, engine)
+            self.retained = Retention(command.number, engine)
             first = int(sequences[0]) if sequences.size else self.unnamed.next_sequence
             self.retained.arrivals.note(command.now_ms, first)
         self.next_number += 1
@@ -358,7 +358,7 @@ class PartitionViews:
         return sequences[mask | is_back], sequences[is_back]
 
     def _drop(self, command: commands.DropView) -> Effects:
-        view: NamedView | Retained | None = self.named.pop(command.number, None)
+        view: NamedView | Retention | None = self.named.pop(command.number, None)
         if self.retained is not None and self.retained.number == command.number:
             view, self.retained = self.retained, None
         if view is None:

@@ -64,15 +64,15 @@ def _parse_cursor(values: object, partitions: ServedPartitions) -> _Cursor:
     )
 
 
-def parse_place(value: object) -> int:
+def parse_place(value: Any) -> int:
     """Where to: a time, or `_NOW`. Raises BadRequest."""
     if value == BEGINNING:
         return 0
     if value == END:
         return _NOW
-    if isinstance(value, int) and not isinstance(value, bool):
-        if 0 <= value <= limits.INSTANT_MS_MAX:
-            return value
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if is_number and 0 <= value <= limits.INSTANT_MS_MAX:
+        return int(value)
     raise BadRequest("to", "beginning, end, or a time in milliseconds", value)
 
 

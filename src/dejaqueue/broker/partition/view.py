@@ -137,8 +137,10 @@ def _follow_retention(core: PartitionCore, topic: Topic) -> None:
         core.apply(DropView(now_ms, kept.number))
     elif kept is None and topic.retention_ms:
         rules, number = Rules(keeps=True).to_text(), core.views.next_number
-        about = {"from_start": False, "by_arrival": False, "held_due_ms": now_ms}
-        core.apply(OpenView(now_ms, number, "", 0, rules, **about))
+        begins = OpenView(
+            now_ms, number, "", 0, rules, from_start=False, by_arrival=False, held_due_ms=now_ms
+        )
+        core.apply(begins)
 
 
 def follows(core: PartitionCore) -> bool:

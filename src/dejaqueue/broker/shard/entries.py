@@ -24,7 +24,7 @@ See: docs/reference/journal-format.md.
     DROP_ENTRY                                                                       JSON
     DEPART                                              sequences                    destination
     SET_TIME    by
-    OPEN_VIEW   number · born · held due · ViewFlag                      JSON: name, rules, kept from?
+    OPEN_VIEW   number · born · held due · ViewFlag                  JSON: name, rules, from?
     DROP_VIEW   number
     FORGET      before
     SEEK        first · end · from

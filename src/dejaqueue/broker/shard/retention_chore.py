@@ -1,10 +1,10 @@
-"""Forgetting: what a topic retains goes when it is older than the topic says.
+"""Retention: what a topic retains goes when it is older than the topic says.
 
 Room: broker. Runs on the partition's worker, as a part of its step.
 Holds: a message is retained for as long as the topic says, at least; what goes, goes by a command
 of some thousand messages at most, one a step, so that a replay forgets the same ones and nobody
 waits long.
-See: engine/retained.py; partition/view.py, where retaining begins and ends; rule 21.
+See: engine/retention.py; partition/view.py, where retaining begins and ends; rule 21.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK_MS = 1_000
 """It is looked for more so often: a command for each message would be more than the message."""
 
 
-class Forgetting(Chore):
+class RetentionChore(Chore):
     """Watches over what a partition retains."""
 
     def __init__(self) -> None:

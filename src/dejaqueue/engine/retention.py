@@ -1,10 +1,10 @@
-"""Retained: what a partition keeps of its messages when all views are done with them.
+"""Retention: what a partition keeps of its messages when all views are done with them.
 
 Room: engine; pure.
 Holds: a view that nobody consumes: what comes in is in it, a producer's change counts in it while
     some view is not done with the message, and rows leave it by the command Forget alone; while it
-    has a message its place in the journal is not freed. It has no order and no index of keys: nothing is
-    leased from it, dies in it, or is found in it by a producer.
+    has a message its place in the journal is not freed. It has no order and no index of keys:
+    nothing is leased from it, dies in it, or is found in it by a producer.
 See: views.py, which has one; arrivals.py; replay.py, which brings messages back; rule 21; ADR 0063.
 """
 
@@ -25,7 +25,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
-class Retained:
+class Retention:
     """The messages that are retained.
 
     Attributes:
