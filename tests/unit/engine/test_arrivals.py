@@ -13,7 +13,8 @@ from dejaqueue.engine.arrivals import Arrivals
 
 
 def random_arrivals(random: Random, count: int) -> tuple[Arrivals, list[int]]:
-    arrivals, came_ms, now_ms = Arrivals(), [], 1_000
+    came_ms: list[int] = []
+    arrivals, now_ms = Arrivals(), 1_000
     for _ in range(count):
         now_ms += random.choice([0, 1, 40, 150, 3_000])
         rows = random.randint(1, 4)
