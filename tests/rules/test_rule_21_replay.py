@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import RowStatus
+from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.broker_fixture import BrokerFixture
 
@@ -291,4 +291,38 @@ def test_a_place_that_there_is_not(to: Any) -> None:
     fixture = BrokerFixture()
     with pytest.raises(BadRequest, match="beginning, end"):
         seek(fixture, "t", to)
+    fixture.stop()
+
+
+def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(tmp_path: Path) -> None:
+    fixture = BrokerFixture(tmp_path, subscriptions=VIEWS, retention_ms=DAY_MS, snapshot_entries=2)
+    fixture.send([b"a"])
+    for name in ("t", "t@billing", "t@audit"):
+        assert drain(fixture, name) == [b"a"]
+    # A subscription of the same name is another one, which may begin with what is retained.
+    fixture.broker.alter_topic("t", {"subscriptions": {"billing": None}})
+    assert stored(fixture) == 1
+    fixture.broker.alter_topic("t", {"subscriptions": {"billing": {"start": "beginning"}}})
+    assert drain(fixture, "t@billing") == [b"a"]
+    fixture.broker.delete_topic("t")
+    fixture.broker.create_topic(Topic("t", retention_ms=DAY_MS))
+    assert seek(fixture, "t", "beginning") == {"replayed": 0, "passed": 0}
+    fixture.send([b"b"])
+    assert drain(fixture, "t") == [b"b"]
+    fixture.restart()
+    assert seek(fixture, "t", "beginning") == {"replayed": 1, "passed": 0}
+    assert drain(fixture, "t") == [b"b"]
+    fixture.stop()
+
+
+def test_what_died_comes_back_beside_its_dead_letter(tmp_path: Path) -> None:
+    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS, max_attempts=1)
+    fixture.send([b"a"])
+    consumer = fixture.consumer(credit=1)
+    [got] = consumer.take_all()
+    assert consumer.settle(SettleOp.NACK, partition=0, lease_id=got.lease_id).error is None
+    fixture.letters_arrive()
+    assert seek(fixture, "t", "beginning") == {"replayed": 1, "passed": 0}
+    assert drain(fixture, "t") == [b"a"]
+    assert drain(fixture, "t.dead") == [b"a"]
     fixture.stop()
