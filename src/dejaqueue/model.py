@@ -280,6 +280,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "max_delay_ms": (0, limits.INSTANT_MS_MAX),
     "max_backlog_count": (0, limits.SEQUENCE_MAX),
     "max_backlog_bytes": (0, 1 << 62),
+    "retention_ms": (0, limits.INSTANT_MS_MAX),
     "producer_rate_max": (0, 1 << 31),
     "ageing_ms": (0, limits.LEASE_MS_MAX),
     "group_in_flight_max": (0, limits.CREDIT_MAX),
@@ -376,6 +377,9 @@ class Topic:
     """True: partitions are added when one instant gets hotter than one serves."""
     history: bool = False
     """True: what happens to each message is recorded in files (docs/guides/history.md)."""
+    retention_ms: int = 0
+    """How long messages are kept that every subscription is done with, from when they came in, so
+    that they can be replayed (rule 21); 0 = not at all."""
     unnamed: bool = True
     """False: the topic is no queue; messages are for its named subscriptions alone (rule 19)."""
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -531,6 +535,8 @@ class Topic:
             del values["subscriptions"]
         if self.unnamed:
             del values["unnamed"]
+        if not self.retention_ms:
+            del values["retention_ms"]
         if self.group_order is GroupOrder.ARRIVAL:
             del values["group_order"]
         return values

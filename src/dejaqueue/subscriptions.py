@@ -31,6 +31,8 @@ class Start(StrEnum):
     """Those that come from now on."""
     LIVE = "live"
     """Besides, all that the topic has, as some view of it is not done with them."""
+    BEGINNING = "beginning"
+    """Besides, all that is retained (rule 21)."""
 
 
 OWN_SETTINGS = (
@@ -81,7 +83,7 @@ def check_subscriptions(given: object, usual: Order) -> dict[str, dict[str, Any]
             raise BadRequest(f"topic.subscriptions.{name}", "settings by name", values)
         _check_known(values)
         order = _word(Order, "order", values.get("order", usual))
-        start = _word(Start, "start", values.get("start", Start.NEW))
+        start = _start(values.get("start", Start.NEW))
         checked[name] = values | {"order": order, "start": start}
     return checked
 
@@ -91,6 +93,20 @@ def _check_known(values: dict[str, Any]) -> None:
         if setting not in (*SETTINGS, BORN):
             limit = f"one of {', '.join(SETTINGS)}"
             raise BadRequest(f"subscription.{setting}", limit, values[setting])
+
+
+def _start(value: Any) -> str | int:
+    """A word of Start, or a time: what is from then on in the subscription's order."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 0 <= value <= limits.INSTANT_MS_MAX:
+            limit = f"a time in milliseconds, at most {limits.INSTANT_MS_MAX}"
+            raise BadRequest("subscription.start", limit, value)
+        return value
+    try:
+        return str(Start(value))
+    except ValueError:
+        limit = f"one of {', '.join(Start)}, or a time in milliseconds"
+        raise BadRequest("subscription.start", limit, value) from None
 
 
 def _word(kind: type[_Word], name: str, value: Any) -> str:

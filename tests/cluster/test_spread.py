@@ -406,3 +406,23 @@ def test_a_cap_holds_for_a_group_wherever_it_lies(cluster: SpreadCluster) -> Non
             client.send("capped", group.encode(), group=group)
         held = list(client.consume("capped", idle_ms=1_500, prefetch=50))
         assert sorted(one.payload.decode() for one in held) == groups
+
+
+def test_a_subscription_goes_back_in_every_shard(topic: str, client: Client) -> None:
+    client.alter_topic(topic, retention_ms=3_600_000)
+    client.create_subscription(topic, "a")
+    keys = pa.array([f"k{number}" for number in range(12)])
+    sent = sorted(client.send_batch(topic, batch_of(12, key=keys)).ids.tolist())
+
+    def drain() -> list[int]:
+        got = []
+        for message in client.consume(topic, subscription="a", idle_ms=5_000, max_messages=12):
+            got.append(message.id)
+            message.ack()
+        return sorted(got)
+
+    assert drain() == sent
+    assert client.seek(topic, "a", to="beginning") == (12, 0)
+    assert client.stats(f"{topic}@a").ready == client.stats(topic).retained == 12
+    assert drain() == sent
+    assert client.seek(topic, to="end") == (0, 12)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from dejaqueue.access.roles import Grant, Principal, Role
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client import AsyncClient, Client
+from dejaqueue.clock import SystemClock
 from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.local import LocalTransport
@@ -128,3 +130,41 @@ def test_a_grant_for_a_topic_is_one_for_its_subscriptions() -> None:
     assert who.may(Role.CONSUME, "orders.new@billing=0-2")
     assert not who.may(Role.CONSUME, "mails@orders.new")
     assert not who.may(Role.MANAGE, "orders.new@billing")
+
+
+def test_one_gets_again_what_the_topic_retains(client: Client) -> None:
+    client.create_topic("t", partitions=3, retention_ms=3_600_000)
+    client.create_subscription("t", "a")
+    sent = sorted(b"%d" % number for number in range(10))
+    client.send_batch("t", sent)
+    assert sorted(drain(client, 10)) == sorted(drain(client, 10, "a")) == sent
+    assert client.seek("t", "a", to="beginning") == (10, 0)
+    assert client.stats("t@a").ready == client.stats("t").retained == 10
+    assert client.stats("t").retained_from_ms > 0
+    assert client.stats("t").ready == 0
+    hour_ago = datetime.fromtimestamp(SystemClock().utc_ms() // 1_000 - 3_600, UTC)
+    assert client.seek("t", "a", to=hour_ago) == (0, 0)
+    assert sorted(drain(client, 10, "a")) == sent
+    assert client.seek("t", to=hour_ago).replayed == 10  # the unnamed one, too
+    assert client.seek("t", to="end").passed == 10
+    client.create_subscription("t", "since", start=hour_ago, order="arrival")
+    client.create_subscription("t", "all", start="beginning")
+    assert sorted(drain(client, 10, "since")) == sorted(drain(client, 10, "all")) == sent
+    for to in ("middle", 1.5, None, -1):
+        with pytest.raises(BadRequest):
+            client.seek("t", to=to)  # type: ignore[arg-type]
+    with pytest.raises(TopicUnknown):
+        client.seek("t", "b", to="end")
+
+
+def test_the_asynchronous_client_seeks(server: FlightServer, client: Client) -> None:
+    client.create_topic("t", retention_ms=3_600_000)
+    client.send("t", "x")
+    drain(client, 1)
+
+    async def seek() -> tuple[int, int]:
+        async with AsyncClient(server.url) as one:
+            return await one.seek("t", to="beginning")
+
+    assert asyncio.run(seek()) == (1, 0)
+    assert drain(client, 1) == [b"x"]

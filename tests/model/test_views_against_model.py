@@ -45,14 +45,17 @@ class Twins:
         self.journal: list[commands.Command] = []
         self.leases: list[tuple[int, int]] = []
         self.files: dict[str, bytes] = {}
+        self.kept: dict[int, Message] | None = None
+        self.kept_number = 0
+        self.marks: list[tuple[int, int]] = []
 
     # --- both sides ---------------------------------------------------------------------------
 
     def stored(self) -> dict[int, int]:
         """Where each message lies that any model has."""
         found: dict[int, int] = {}
-        for model in self.models.values():
-            for sequence, message in model.live.items():
+        for live in [*(model.live for model in self.models.values()), self.kept or {}]:
+            for sequence, message in live.items():
                 assert found.setdefault(sequence, message.locator) == message.locator
         return found
 
@@ -68,6 +71,9 @@ class Twins:
         for number, model in self.models.items():
             engine = self.views.named[number].engine if number else self.views.unnamed
             assert engine.counts.live == len(model.live)
+        if self.kept is not None:
+            assert self.views.retained is not None
+            assert self.views.retained.count == len(self.kept)
         return effects
 
     def inside(self, number: int, command: Any) -> Any:
@@ -98,6 +104,14 @@ class Twins:
             if number in self.by_arrival:
                 seen = replace(command, dues_ms=np.full(count, self.now_ms, dtype=np.int64))
             model.apply(seen)
+        if self.kept is not None and count:
+            first = self.models[0].next_sequence - count
+            if not self.marks or self.now_ms > self.marks[-1][0]:
+                self.marks.append((self.now_ms, first))
+            for row, (due_ms, life_ms) in enumerate(zip(dues.tolist(), lives, strict=True)):
+                locator = (self.position << limits.ROW_BITS) + row
+                message = Message(first + row, due_ms, locator, 0, expires_ms=life_ms)
+                self.kept[first + row] = message
         self.apply(command, before)
 
     def lease(self) -> None:
@@ -113,6 +127,10 @@ class Twins:
             rows = zip(*(column.tolist() for column in columns), strict=True)
             assert list(rows) == outcome.leased
             self.leases.append((number, self.position))
+            for sequence, attempt, _, _ in outcome.leased:
+                if self.kept is not None and sequence in self.kept:
+                    kept = self.kept[sequence]
+                    kept.attempts = max(kept.attempts, attempt)
 
     def settle(self) -> None:
         if not self.leases:
@@ -149,6 +167,12 @@ class Twins:
             outcome = model.apply(replace(command, sequences=free))
             done |= np.array(outcome.statuses) == OK
         expected = [LEASED if no else OK if yes else NOT_FOUND for no, yes in zip(held, done)]  # noqa: B905
+        for sequence, due_ms, yes in zip(sequences, dues.tolist(), done, strict=True):
+            if yes and self.kept is not None and sequence in self.kept:
+                if moves:
+                    self.kept[sequence].due_ms = due_ms
+                else:
+                    del self.kept[sequence]
         effects = self.apply(command, before)
         found = [OK] * rows if effects.statuses is None else effects.statuses.tolist()
         assert found == expected, command
@@ -204,6 +228,10 @@ class Twins:
             seen.add(sequence)
         for model in self.models.values():
             model.apply(command)
+        kept = self.kept or {}
+        for sequence in seen & kept.keys():
+            row = sequences.index(sequence)
+            kept[sequence].locator = (self.position << limits.ROW_BITS) + row
         effects = self.apply(command, stored)
         assert sorted(effects.freed_locators.tolist()) == sorted(expected)
 
@@ -219,24 +247,107 @@ class Twins:
         number = self.views.next_number
         live, by_arrival = self.random.random() < 0.5, self.random.random() < 0.4
         held_ms = self.now_ms + 4
-        about = (number, f"v{number}", number, Rules().to_text(), live, by_arrival, held_ms)
+        rules = Rules(max_attempts=self.random.choice([0, 0, 2]))
+        from_ms = self.random.choice([None, 0, self.now_ms - 20]) if live else None
+        about = (number, f"v{number}", number, rules.to_text(), live, by_arrival, held_ms, from_ms)
         before = self.stored()
         self.begin()
         model = ReferenceModel()
+        model.rules = rules
         model.now_ms, model.next_sequence = self.now_ms, self.models[0].next_sequence
         # In the order in which a message is asked for: those by arrival last.
         known = sorted(self.models, key=lambda known: (known in self.by_arrival, known))
-        for other in (self.models[one] for one in known if live):
-            for message in other.live.values():
+        sources = [self.models[one].live for one in known if live]
+        kept = None if from_ms is None else self.kept
+        if kept is not None:
+            logs = sum(one in self.by_arrival for one in known)
+            sources.insert(len(sources) - logs, kept)
+        live_somewhere = {sequence for one in known for sequence in self.models[one].live}
+        taken = set[int]()
+        for source in sources:
+            for sequence, message in source.items():
+                if sequence in taken:
+                    continue
+                taken.add(sequence)
                 due_ms = message.due_ms if message.state is MessageState.SCHEDULED else held_ms
+                place_ms = due_ms
                 due_ms = self.now_ms if by_arrival else due_ms
-                new = Message(message.sequence, due_ms, message.locator, message.key_hash)
+                new = Message(sequence, due_ms, message.locator, message.key_hash)
                 new.expires_ms = message.expires_ms
-                model.live.setdefault(message.sequence, new)
+                if from_ms is not None:
+                    if by_arrival and kept is not None and self.marks:
+                        place_ms = self.came_ms(sequence)
+                    is_over = 0 < new.expires_ms <= self.now_ms and sequence not in live_somewhere
+                    if place_ms < from_ms or is_over:
+                        continue
+                model.live[sequence] = new
         model.live = dict(sorted(model.live.items()))
         self.models[number] = model
         self.by_arrival |= {number} if by_arrival else set()
         self.apply(commands.OpenView(self.now_ms, *about), before)
+
+    def came_ms(self, sequence: int) -> int:
+        """When it came in, as marks tell, of which each time has one here."""
+        at = max(0, sum(first <= sequence for _, first in self.marks) - 1)
+        return self.marks[at][0]
+
+    def retain(self) -> None:
+        before, before_next = self.stored(), self.models[0].next_sequence
+        if self.kept is None:
+            self.begin()
+            self.kept, self.kept_number, self.marks = {}, self.views.next_number, []
+            self.marks = [(self.now_ms, before_next)]
+            rules = Rules(keeps=True).to_text()
+            about = (self.kept_number, "", 0, rules, False, False, self.now_ms)
+            self.apply(commands.OpenView(self.now_ms, *about), before)
+        elif self.random.random() < 0.2:
+            self.kept = None
+            self.apply(commands.DropView(self.now_ms, self.kept_number), before)
+
+    def forget(self) -> None:
+        if self.kept is None:
+            return
+        before = self.stored()
+        first = self.views.unnamed.next_sequence - self.random.choice([0, 5, 20, 60])
+        self.kept = {sequence: one for sequence, one in self.kept.items() if sequence >= first}
+        while len(self.marks) > 1 and self.marks[1][1] <= first:
+            del self.marks[0]
+        self.apply(commands.Forget(self.now_ms, first), before)
+
+    def seek(self) -> None:
+        number = self.random.choice(list(self.models))
+        model, by_arrival = self.models[number], number in self.by_arrival
+        last = self.views.unnamed.next_sequence
+        first = max(0, last - self.random.choice([5, 40, 100_000]))
+        end = self.random.choice([last, last, first + 10])
+        from_ms = self.random.choice([0, self.now_ms + 1, self.now_ms - self.random.randint(0, 40)])
+        before = self.stored()
+        model.begin(self.now_ms)
+        model.now_ms = self.now_ms
+        has_marks = by_arrival and self.kept is not None and self.marks
+        for sequence in range(first, min(end, last)):
+            message = model.live.get(sequence)
+            kept = None if self.kept is None else self.kept.get(sequence)
+            if message is not None and message.state is MessageState.SCHEDULED:
+                place_ms = self.came_ms(sequence) if has_marks else message.due_ms
+                if place_ms < from_ms:
+                    del model.live[sequence]
+                elif has_marks and not message.attempts:
+                    message.due_ms = min(message.due_ms, self.came_ms(sequence))
+            elif message is None and kept is not None:
+                place_ms = self.came_ms(sequence) if by_arrival else kept.due_ms
+                if place_ms >= from_ms and not 0 < kept.expires_ms <= self.now_ms:
+                    new = replace(kept)
+                    new.due_ms = self.came_ms(sequence) if by_arrival else kept.due_ms
+                    new.forgiven = min(new.attempts, 127)
+                    model.live[sequence] = new
+        model.live = dict(sorted(model.live.items()))
+        command = commands.Seek(self.now_ms, first, end, from_ms)
+        self.apply(commands.InView(self.now_ms, number, command), before)
+        if end == last and not by_arrival:  # once more changes nothing
+            before, hashed = self.stored(), self.views.state_hash()
+            self.apply(commands.InView(self.now_ms, number, command), before)
+            assert self.views.state_hash() == hashed
 
     def drop(self) -> None:
         named = [number for number in self.models if number]
@@ -273,12 +384,15 @@ STEPS = (
     "change",
     "change",
     "open",
+    "seek",
+    "seek",
 )
-RARE = ("relocate", "bury", "drop", "snapshot")
+RARE = ("retain", "retain", "forget", "relocate", "bury", "drop", "snapshot")
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_views_do_what_their_models_say(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(30))
+def test_views_do_what_their_models_say(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dejaqueue.engine.arrivals._GRAIN_MS", 1)
     twins = Twins(Random(seed))
     for _ in range(150):
         getattr(twins, twins.random.choice((*STEPS, *STEPS, *RARE)))()

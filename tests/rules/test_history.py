@@ -467,3 +467,18 @@ def test_a_file_that_was_pruned_since_is_an_error(on_files: MakeBroker, tmp_path
     ticket = {"topic": TOPIC, "partition": 0, "file": file["name"]}
     with pytest.raises(Refused, match="too old"):
         list(broker.broker.read("history", ticket)[1])
+
+
+def test_a_seek_is_told_with_its_reason(on_files: MakeBroker) -> None:
+    broker = on_files(history=True, retention_ms=HOUR_MS)
+    broker.send([b"a", b"b"])
+    consumer = broker.consumer(credit=1)
+    [got] = consumer.take_all()
+    consumer.ack(got)
+    for to in ("beginning", "end"):
+        broker.broker.call("seek", {"topic": TOPIC, "to": to})
+    broker.settle_down()
+    told = [row for row in rows(broker, "change", "id", "reason") if row[2]]
+    assert told == [("moved", 0, "seek"), ("acked", 0, "seek"), ("acked", 1, "seek")]
+    broker.crash()
+    assert [row for row in rows(broker, "change", "id", "reason") if row[2]] == told

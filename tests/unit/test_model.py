@@ -143,7 +143,7 @@ def test_a_topic_without_a_name_is_refused() -> None:
 def test_name_and_kind_stay_as_they_are() -> None:
     assert {"name", "kind"}.isdisjoint(CHANGEABLE)
     assert set(CHANGEABLE) <= set(
-        Topic("x", labels={"owner": "shop"}, subscriptions={"s": {}}).to_dict()
+        Topic("x", labels={"owner": "shop"}, subscriptions={"s": {}}, retention_ms=1).to_dict()
     )
 
 

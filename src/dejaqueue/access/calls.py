@@ -154,6 +154,13 @@ ACTIONS = _table([
         "Cancel the selected messages, a page in each call.",
     ),
     Call(
+        "seek",
+        ("topic", "to", "after"),
+        _CHANGES,
+        "Have a subscription get messages again, or pass over them, a page in each call.",
+        required=("to",),
+    ),
+    Call(
         "redrive",
         ("topic", "to", "drop", "reason", "group", "ids", "limit", "after"),
         Rule((MANAGE,), audited=True, also=redriven_to),

@@ -127,6 +127,8 @@ _ROWS = (
           sentence="Make a subscription, or change settings of one; they hold at once."),
     _call("DELETE", _SUBSCRIPTION, "delete_subscription", called="alter_topic",
           sentence="End a subscription, with what only it still had."),
+    _call("POST", f"{_TOPIC}/seek", "seek",
+          sentence="Have a subscription get messages again, or pass over them."),
     # --- looking
     _call("GET", f"{_TOPIC}/assignments", "assignments"),
     Route("GET", f"{_TOPIC}/consumers", "consumers", Rule(LOOKS), "Show who consumes a topic now."),

@@ -440,7 +440,8 @@ class Broker:
             topic = self._catalogue.alter(name, changes)
             served = [one for one in map(self._topics.get, self.served_names(topic)) if one]
             self._follow_catalogue(served)
-        for one in served if callable(changes) or "subscriptions" in changes else ():
+        is_awaited = callable(changes) or {"subscriptions", "retention_ms"} & changes.keys()
+        for one in served if is_awaited else ():
             one.wait_subscribed()
         return topic
 

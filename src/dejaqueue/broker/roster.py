@@ -21,6 +21,7 @@ from dejaqueue.broker.letters.dead_letters import DeadLetters
 from dejaqueue.broker.partition.partition import Duties
 from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.shard.pace_chore import PaceChore
+from dejaqueue.broker.shard.retention_chore import RetentionChore
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.staging import StagedWatch
@@ -73,6 +74,7 @@ class Roster:
                     recorder,
                     DeadLetters(self.carrier),
                     PaceChore(),
+                    RetentionChore(),
                 ),
                 lambda: (DeadLetters(self.carrier), PaceChore()),
             )

@@ -14,7 +14,7 @@ import click
 from dejaqueue.cli.connection import connect, json_option, topic_argument, url_option
 from dejaqueue.cli.filters import tag_options
 from dejaqueue.cli.output import payload_fields, print_json
-from dejaqueue.cli.times import Span, show_instant
+from dejaqueue.cli.times import Place, Span, show_instant
 
 if TYPE_CHECKING:
     from dejaqueue.client import MessageBatch
@@ -30,6 +30,12 @@ CONSUME_ROWS = 1_000
 )
 @topic_argument
 @click.option("--subscription", default="", help="As which of its subscriptions.")
+@click.option(
+    "--from",
+    "place",
+    type=Place("beginning", "end"),
+    help="Go back before: what is retained from there on comes again, to all consumers of it.",
+)
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="End after this many.")
 @click.option("--timeout", "timeout_ms", type=Span(), help="End when nothing came for this long.")
 @tag_options
@@ -40,6 +46,7 @@ def consume(
     *,
     topic: str,
     subscription: str,
+    place: str | int | None,
     count_max: int | None,
     timeout_ms: int | None,
     tags_any: tuple[str, ...],
@@ -53,9 +60,10 @@ def consume(
 
     A message is acked after it was printed. Ends at --max, --timeout or Ctrl-C (status 130).
     """
-    with (
-        connect(url) as client,
-        client.consume_batches(
+    with connect(url) as client:
+        if place is not None:
+            client.seek(topic, subscription, to=place)  # type: ignore[arg-type]  # words of Place
+        with client.consume_batches(
             topic,
             subscription=subscription,
             batch_rows=CONSUME_ROWS,
@@ -65,12 +73,11 @@ def consume(
             tags_any=tags_any,
             tags_all=tags_all,
             tags_none=tags_none,
-        ) as batches,
-    ):
-        for batch in batches:
-            _print_messages(batch, as_json=as_json)
-            if not no_ack:
-                batch.ack(wait=False)
+        ) as batches:
+            for batch in batches:
+                _print_messages(batch, as_json=as_json)
+                if not no_ack:
+                    batch.ack(wait=False)
 
 
 def _print_messages(batch: MessageBatch, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`dejaq subscription`: create, list, show, alter, delete, pause and resume subscriptions.
+"""`dejaq subscription`: create, list, show, alter, delete, seek, pause and resume subscriptions.
 
 Room: cli.
 See: docs/guides/subscriptions.md; `dejaq consume --subscription`, which consumes one.
@@ -13,7 +13,7 @@ import click
 
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_rows
-from dejaqueue.cli.times import show_instant
+from dejaqueue.cli.times import Place, show_instant
 from dejaqueue.cli.topic_options import given, option_of
 from dejaqueue.model import Topic
 from dejaqueue.subscriptions import OWN_SETTINGS, Order, Start
@@ -47,8 +47,9 @@ def _own_options(function: Function) -> Function:
 )
 @click.option(
     "--start",
-    type=click.Choice([str(word) for word in Start]),
-    help="new: with what comes from now on; live: with all that the topic has, too.",
+    type=Place(*(str(word) for word in Start)),
+    help="new: with what comes from now on; live: with all that the topic has, too; beginning: "
+    "with all that it retains; or a time: with what is from then on in its order.",
 )
 @_own_options
 @json_option("Print the subscription as JSON.")
@@ -125,6 +126,31 @@ def delete(topic: str, name: str, *, yes: bool, url: str) -> None:
         click.confirm(f"Delete subscription {name} of topic {topic}?", abort=True, err=True)
     with connect(url) as client:
         client.delete_subscription(topic, name)
+
+
+@subscription.command(
+    epilog="Examples: `dejaq subscription seek orders billing --to 2h-ago` · "
+    "`dejaq subscription seek orders audit --to beginning`",
+)
+@click.argument("topic")
+@click.argument("name")
+@click.option(
+    "--to",
+    type=Place("beginning", "end"),
+    required=True,
+    help="beginning, end, or a time: 2h-ago, 2026-12-24T18:00:00Z. In order of arrival it is when "
+    "messages came in, else when they are due.",
+)
+@json_option("Print JSON.")
+@url_option
+def seek(topic: str, name: str, *, to: str | int, as_json: bool, url: str) -> None:
+    """Have a subscription of TOPIC get what is retained again, from a place on.
+
+    What waits for before that place is passed over; what is leased stays so.
+    """
+    with connect(url) as client:
+        sought = client.seek(topic, name, to=to)  # type: ignore[arg-type]  # the words of Place
+        print_fields(sought._asdict(), as_json=as_json)
 
 
 @subscription.command(epilog="Example: `dejaq subscription pause orders billing`")

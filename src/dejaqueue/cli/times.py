@@ -1,6 +1,6 @@
 """The command line's types of instants and lengths of time.
 
-Room: cli. No clock: `now` is an argument.
+Room: cli. Times that are ago are by this machine's clock.
 Holds: everything becomes whole milliseconds, or is refused with what would have been understood.
 See: dejaqueue/times.py, which reads them.
 """
@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import click
 
+from dejaqueue.clock import SystemClock
 from dejaqueue.times import UNITS_MS, parse_instant_ms, parse_span_ms, show_instant
 
-__all__ = ["UNITS_MS", "Instant", "SignedSpan", "Span", "show_instant"]
+__all__ = ["UNITS_MS", "Instant", "Place", "SignedSpan", "Span", "show_instant"]
 
 
 class _TimeOption(click.ParamType[int]):
@@ -63,3 +64,31 @@ class Instant(_TimeOption):
 
     def __init__(self) -> None:
         super().__init__("instant", parse_instant_ms)
+
+
+class Place(click.ParamType[str | int]):
+    """Where a subscription begins, or goes to: a word, a time that is ago, or an instant.
+
+    Args:
+        words: that are taken as they are.
+    """
+
+    name = "place"
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """What help shows."""
+        return f"[{'|'.join(self._words)}|2h-ago|INSTANT]"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int:
+        """The word, or milliseconds."""
+        text = str(value)
+        if text in self._words:
+            return text
+        if text.endswith("-ago"):
+            return SystemClock().utc_ms() - Span().convert(text.removesuffix("-ago"), param, ctx)
+        return Instant().convert(value, param, ctx)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,9 @@ from dejaqueue import limits
 from dejaqueue.client.changes import shift_ms_of
 from dejaqueue.client.sending.inputs import delay_ms_of, due_ms_of, int64s_of, texts_of
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import check_topic_name
+from dejaqueue.model import check_topic_name, subscription_name
 from dejaqueue.schema import messages
+from dejaqueue.subscriptions import check_subscription_name
 
 NEXT = b"next"
 """Where the metadata of a page says how to go on."""
@@ -259,3 +260,46 @@ def change(caller: Caller, name: str, body: dict[str, Any], *, dry_run: bool) ->
         after = answer["next"]
         if after is None:
             return count
+
+
+class SeekResult(NamedTuple):
+    """What a seek did.
+
+    Attributes:
+        replayed: messages that were done and came back.
+        passed: messages that waited and are done now.
+    """
+
+    replayed: int
+    passed: int
+
+
+def check_seek(topic: str, subscription: str, to: object) -> dict[str, Any]:
+    """The body of a seek. Raises BadRequest."""
+    check_topic_name(topic)
+    if subscription:
+        check_subscription_name(subscription)
+    if to not in ("beginning", "end"):
+        if not isinstance(to, datetime | int) or isinstance(to, bool):
+            raise BadRequest("to", "beginning, end, a datetime, or UTC milliseconds", to)
+        to = due_ms_of(to)
+    return {"topic": subscription_name(topic, subscription), "to": to}
+
+
+def begun_at(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a subscription, with its start as the wire has it. Raises BadRequest."""
+    if isinstance(settings.get("start"), datetime):
+        settings["start"] = due_ms_of(settings["start"])
+    return settings
+
+
+def seek(caller: Caller, body: dict[str, Any]) -> SeekResult:
+    """Seek until all partitions are there."""
+    sought = SeekResult(0, 0)
+    after: Any = None
+    while True:
+        answer = caller.action("seek", {**body, "after": after}).result()
+        sought = SeekResult(sought.replayed + answer["replayed"], sought.passed + answer["passed"])
+        after = answer["next"]
+        if after is None:
+            return sought

@@ -102,6 +102,9 @@ class _Counts(_Figures):
         staged, staged_acks: in transactions that are not decided, now.
         aborted: of transactions that were aborted.
         relocated, copied_rows: stored rows that compaction copied forward.
+        replayed: were done, and came back by a seek.
+        retained: are kept though every subscription may be done with them, now; retained_bytes:
+            of their payloads, about.
         times_set: how often the time of a partition was put right.
         journal_bytes: of the journal on its storage now, snapshots left out; bytes.
         inbox_bytes: of batches that wait to be written now; bytes.
@@ -111,6 +114,8 @@ class _Counts(_Figures):
         due_within_1s, due_within_10s, due_within_1m, due_within_10m, due_within_1h: scheduled
             messages that fall due within that time; a little too high after moves and cancels.
         next_due_ms: when the next message is due, UTC milliseconds; -1 = none waits.
+        retained_from_ms: when the oldest that is retained came in, UTC milliseconds, a little
+            early; -1 = none is.
     """
 
     scheduled: int = 0
@@ -133,6 +138,9 @@ class _Counts(_Figures):
     aborted: int = 0
     relocated: int = 0
     copied_rows: int = 0
+    replayed: int = 0
+    retained: int = 0
+    retained_bytes: int = 0
     times_set: int = 0
     journal_bytes: int = 0
     inbox_bytes: int = 0
@@ -146,6 +154,7 @@ class _Counts(_Figures):
     due_within_10m: int = 0
     due_within_1h: int = 0
     next_due_ms: int = -1
+    retained_from_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)

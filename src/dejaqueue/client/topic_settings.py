@@ -8,6 +8,7 @@ See: docs/reference/semantics.md, Topic.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 from dejaqueue.model import Assignment, GroupOrder, OnDuplicate, TopicKind
@@ -24,6 +25,7 @@ class LiveSettings(TypedDict, total=False):
     max_backlog_count: int
     max_backlog_bytes: int
     producer_rate_max: int
+    retention_ms: int
     weights: dict[str, int]
     group_in_flight_max: int
     max_attempts: int
@@ -55,7 +57,7 @@ class SubscriptionSettings(TypedDict, total=False):
     """Settings that `create_subscription` takes; the first two stay as they are."""
 
     order: Literal["due", "priority", "groups", "arrival"]
-    start: Literal["new", "live"]
+    start: Literal["new", "live", "beginning"] | datetime | int
     lease_ms: int
     lease_ahead_ms: int
     weights: dict[str, int]

@@ -21,6 +21,7 @@ from dejaqueue.engine.state import PartitionState, new_sequences
 from dejaqueue.engine.table import (
     DEAD,
     LEASED,
+    RETURNED,
     SCHEDULED,
     STAGED,
     STAGED_ACK,
@@ -94,7 +95,7 @@ def come_back(
     table, rules = state.table, state.rules
     alive = np.ones(places.size, dtype=np.bool_)
     if rules.max_attempts and wears_out:
-        worn_out = table.attempts[places] >= rules.max_attempts
+        worn_out = table.tries(places) >= rules.max_attempts
         if worn_out.any():
             alive &= ~worn_out
             _die(state, places[worn_out], reason)
@@ -109,13 +110,13 @@ def come_back(
     if not places.size:
         return
     if waits:
-        waits_ms = rules.waits_ms(places + table.base, table.attempts[places])
+        waits_ms = rules.waits_ms(places + table.base, table.tries(places))
         if waits_ms is not None:
             dues_ms = dues_ms + waits_ms
     table.will_write(places)
     table.states[places] = SCHEDULED
     table.dues_ms[places] = dues_ms
-    table.widen(places, "returned", np.ones(places.size, dtype=np.uint8))
+    table.widen(places, "returned", table.returned[places] | RETURNED)
     state.counts.scheduled += places.size
     state.schedule(places, dues_ms)
     will_die_of_age(state, places)
@@ -126,7 +127,7 @@ def come_back(
 def will_die_of_age(state: PartitionState, places: Int64s) -> None:
     """Note when these scheduled rows die."""
     table = state.table
-    if "expires_ms" not in table.uses:
+    if "expires_ms" not in table.uses or state.rules.keeps:
         return
     expires_ms = table.expires_ms[places]
     mortal = expires_ms > 0
@@ -188,7 +189,7 @@ def enqueue(state: PartitionState, command: commands.Enqueue) -> Effects:
         if command.replaced is not None:
             staged.replaced.append(command.replaced)
         state.counts.staged += count
-    if command.key_hashes is not None:
+    if command.key_hashes is not None and not state.rules.keeps:
         state.keys.insert(command.key_hashes, sequences, state.table)
     batch_first = first_sequence
     for batch in batches:
@@ -410,9 +411,9 @@ def move(state: PartitionState, command: commands.Move) -> Effects:
         rows = rows[~repeats[::-1]]
     state.counts.moved += rows.size
     if command.dues_ms is not None and "returned" in table.uses:
-        returned = places[rows][table.returned[places[rows]] != 0]
+        returned = places[rows][table.returned[places[rows]] & RETURNED != 0]
         table.will_write(returned)
-        table.returned[returned] = 0  # somebody asked for this time
+        table.returned[returned] &= ~RETURNED  # somebody asked for this time
     # Where nothing changes, the entry in the index is still right: no second one is added.
     old_dues_ms = table.dues_ms[places[rows]]
     dues_ms = old_dues_ms if command.dues_ms is None else command.dues_ms[rows]

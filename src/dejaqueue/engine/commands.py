@@ -325,6 +325,11 @@ class OpenView:
         from_start: it begins with all that is live in any view; else with what comes from now on.
         by_arrival: its messages are due when they come in.
         held_due_ms: when what is leased in another view at this moment is due in this one.
+        kept_from_ms: with from_start: also with what is retained, all of it from this place of the
+            view on (as in Seek); None = with what is live alone.
+
+    Without a name it is no view for consumers: what comes in from now on is retained
+    (retention.py).
     """
 
     now_ms: int
@@ -335,6 +340,7 @@ class OpenView:
     from_start: bool
     by_arrival: bool
     held_due_ms: int
+    kept_from_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +349,31 @@ class DropView:
 
     now_ms: int
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """What is retained of messages before this sequence is retained no more."""
+
+    now_ms: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """A view goes to a place of its order, as far as these messages are concerned (replay.py).
+
+    Attributes:
+        first, end: the messages with sequences from `first` on, before `end`.
+        from_ms: the place: what is due there from then on, and done, comes back if it is retained;
+            what is scheduled for before is passed over. In order of arrival it is when messages
+            came in.
+    """
+
+    now_ms: int
+    first: int
+    end: int
+    from_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +386,7 @@ class InView:
 
     now_ms: int
     number: int
-    command: Lease | Ack | Nack | Extend | Configure | Bury | Cancel
+    command: Lease | Ack | Nack | Extend | Configure | Bury | Cancel | Seek
 
 
 Command: TypeAlias = (
@@ -378,5 +409,7 @@ Command: TypeAlias = (
     | SetTime
     | OpenView
     | DropView
+    | Forget
+    | Seek
     | InView
 )

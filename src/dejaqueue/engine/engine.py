@@ -25,7 +25,15 @@ from typing import Any
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.engine import apply, commands, decisions, invariants, selection, timekeeping
+from dejaqueue.engine import (
+    apply,
+    commands,
+    decisions,
+    invariants,
+    replay,
+    selection,
+    timekeeping,
+)
 from dejaqueue.engine import apply_cron as apply_schedule
 from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, UInt16s, Words
 from dejaqueue.engine.commands import Command
@@ -62,6 +70,7 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.DropEntries: apply_schedule.drop_entries,
     commands.Depart: apply.depart,
     commands.SetTime: timekeeping.set_time,
+    commands.Seek: replay.seek,
 }
 _STORY_LINES = 64
 _NONE = np.zeros(0, dtype=np.int64)
@@ -130,6 +139,13 @@ class Engine:
         """No live message has a lower sequence."""
         table = self.state.table
         return next((first + table.base for first, _ in table.live_slabs()), table.next_sequence)
+
+    def live_from(self, sequence: int) -> int:
+        """No live message has a sequence from the given one on, and below this one."""
+        table = self.state.table
+        ends = ((first + table.base, end + table.base) for first, end in table.live_slabs())
+        later = (max(first, sequence) for first, end in ends if end > sequence)
+        return next(later, table.next_sequence)
 
     @property
     def now_ms(self) -> int:

@@ -30,11 +30,12 @@ def counts_are_those_of_the_table(state: PartitionState) -> bool:
 
 
 def what_came_in_is_live_or_went(state: PartitionState) -> bool:
-    """Every message that was enqueued is live, acked, cancelled, buried or aborted."""
+    """Every message that was enqueued, or came back, is live, acked, cancelled, buried or
+    aborted."""
     counts = state.counts
     return (
         counts.enqueued == state.table.next_sequence - state.rules.ids_from
-        and counts.enqueued
+        and counts.enqueued + counts.replayed
         == counts.live + counts.acked + counts.cancelled + counts.buried + counts.aborted
     )
 
@@ -67,8 +68,11 @@ def entries_are_counted(state: PartitionState) -> bool:
 
 
 def scheduled_rows_are_in_the_order_index(state: PartitionState) -> bool:
-    """Every scheduled row has an entry with its due time, unless it is among the ready ones."""
+    """Every scheduled row has an entry with its due time, unless it is among the ready ones, or
+    kept for nobody."""
     order, table = state.order, state.table
+    if state.rules.keeps:
+        return not order.entry_count
     runs = order.small + order.sealed
     keys = [run.keys[run.start :] for run in runs] + [batch[3] for batch in order.young]
     sequences = [run.sequences[run.start :] for run in runs] + [batch[4] for batch in order.young]
@@ -102,7 +106,7 @@ def next_end_is_that_of_the_table(state: PartitionState) -> bool:
 def every_key_finds_its_messages(state: PartitionState) -> bool:
     """Every live message with a key is found by that key's hash."""
     table = state.table
-    if "key_hashes" not in table.uses:
+    if "key_hashes" not in table.uses or state.rules.keeps:
         return True
     for places in table.live_places():
         keyed = places[table.key_hashes[places] != NO_KEY]

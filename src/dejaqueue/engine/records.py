@@ -26,6 +26,7 @@ class Counts:
         buried: dead messages that arrived in their dead-letter topic.
         aborted: staged messages of transactions that were aborted.
         relocated: rows copied forward.
+        replayed: messages that were done and came back.
     """
 
     scheduled: int = 0
@@ -46,6 +47,7 @@ class Counts:
     outlived: int = 0
     buried: int = 0
     aborted: int = 0
+    replayed: int = 0
 
     @property
     def live(self) -> int:

@@ -38,6 +38,7 @@ class Rules:
         ids_from: sequence of the first message; those of topics that had this name before, and were
             deleted, are lower.
         unnamed: False: messages are for named views alone.
+        keeps: the messages are retained here, for nobody: they are in no order, and none dies.
     """
 
     kind: TopicKind = TopicKind.TIMELINE
@@ -52,6 +53,7 @@ class Rules:
     ids_from: int = 0
     group_order: GroupOrder = GroupOrder.ARRIVAL
     unnamed: bool = True
+    keeps: bool = False
 
     @staticmethod
     def of(topic: Topic, ids_from: int = 0) -> Rules:
@@ -78,6 +80,8 @@ class Rules:
             del values["ids_from"]
         if self.unnamed:
             del values["unnamed"]
+        if not self.keeps:
+            del values["keeps"]
         if self.group_order is GroupOrder.ARRIVAL:  # the text that earlier versions know
             del values["group_order"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))

@@ -374,6 +374,7 @@ def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
     """What is JSON; the table is there. Returns what decides the next turns of groups."""
     rules, _, groups_moved, groups, tag_sets, dead_number, dead, staged, decided, *rest = small
     starts, _, schedule, *senders = rest
+    keeps = Rules.from_text(rules).keeps
     state.entries = Schedule.from_values(schedule)
     table = state.table
     state.groups_moved = bool(groups_moved)
@@ -388,7 +389,7 @@ def _restore_small(state: PartitionState, small: list[Any]) -> Starts:
                 _check(int(codes.max()) < len(words), f"a code of {name} without a name")
                 if name != "senders":  # they are not counted
                     words.come(codes)
-        if "expires_ms" in table.uses:
+        if "expires_ms" in table.uses and not keeps:
             mask = (table.expires_ms[places] > 0) & (table.states[places] == SCHEDULED)
             state.expiries.insert(table.expires_ms[places[mask]], places[mask] + table.base)
     state.configure(Rules.from_text(rules))
@@ -464,7 +465,7 @@ def _restore_runs(state: PartitionState, values: dict[str, Any], read: Read) -> 
 def _restore_keys(state: PartitionState) -> None:
     """Find the keys again: the table has their hashes."""
     table = state.table
-    if "key_hashes" not in table.uses:
+    if "key_hashes" not in table.uses or state.rules.keeps:
         return
     keyed = [places[table.key_hashes[places] != NO_KEY] for places in table.live_places()]
     state.keys.reserve(sum(places.size for places in keyed))

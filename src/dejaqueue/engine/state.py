@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dejaqueue.engine.arrays import Int32s, Int64s, Mask, UInt16s, Words
+from dejaqueue.engine.arrivals import Arrivals
 from dejaqueue.engine.commands import Stage
 from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.effects import Change
@@ -29,6 +30,21 @@ from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
 from dejaqueue.model import ChangeKind, GroupOrder, TagFilter, TopicKind
+
+
+@dataclass(slots=True)
+class Kept:
+    """What a view can bring back.
+
+    Attributes:
+        state: of what is retained.
+        arrivals: when it came in.
+        by_arrival: the view is in order of arrival.
+    """
+
+    state: PartitionState
+    arrivals: Arrivals
+    by_arrival: bool
 
 
 @dataclass(slots=True)
@@ -60,6 +76,7 @@ class PartitionState:
             to know.
         finished: sequences of what the command has finished so far, aligned with the locators that
             its effects free; None = nobody wants to know.
+        kept: what is retained, where something is; not this state's own.
     """
 
     layout: Layout = STANDARD
@@ -91,6 +108,7 @@ class PartitionState:
     filter_takes: dict[TagFilter, tuple[int, Mask]] = field(default_factory=dict)
     changes: list[Change] | None = None
     finished: list[Int64s] | None = None
+    kept: Kept | None = None
 
     def __post_init__(self) -> None:
         self.table = MessageTable(self.layout)
@@ -263,6 +281,8 @@ class PartitionState:
 
     def schedule(self, places: Int64s, dues_ms: Int64s) -> None:
         """These rows are scheduled now. `dues_ms` is kept and must not be changed any more."""
+        if self.rules.keeps:
+            return
         if self.ready is not None:
             ready_mask = dues_ms <= self.ready_until_ms
             if ready_mask.any():

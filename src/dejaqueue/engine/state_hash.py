@@ -38,6 +38,10 @@ def hash_state(state: PartitionState) -> int:
         _update(columns[4], table.locators[places], "<i8")
         for hasher, (name, dtype) in zip(columns[5:], wide, strict=True):
             _update(hasher, getattr(table, name)[places], dtype)
+    if state.counts.replayed and "returned" in table.uses:
+        columns.append(xxhash.xxh3_64())
+        for places in table.live_places():
+            _update(columns[-1], table.returned[places] >> 1, "<u1")
     leases = xxhash.xxh3_64()
     for lease in state.leases.held(table):
         leases.update(f"{lease.lease_id} {lease.sequences.size};".encode())
@@ -49,7 +53,10 @@ def hash_state(state: PartitionState) -> int:
         for number, answer in producer.answers.items():
             producers.update(f"{number} {answer}{answer.strays or ''};".encode())
     whole = xxhash.xxh3_64()
-    scalars = [state.now_ms, state.epoch, table.next_sequence, *asdict(state.counts).values()]
+    counts = asdict(state.counts)
+    if not state.counts.replayed:  # as before anything could be
+        del counts["replayed"]
+    scalars = [state.now_ms, state.epoch, table.next_sequence, *counts.values()]
     whole.update(" ".join(str(scalar) for scalar in scalars).encode())
     small = small_values(state)
     small[1] = sorted(table.uses - _YOUNG)

@@ -54,6 +54,10 @@ WIDE_BITS = {name: np.uint8(1 << place) for place, (name, _) in enumerate(WIDE_C
 _ALL_COLUMNS = (*COLUMNS, *WIDE_COLUMNS)
 ROW_BYTES = sum(np.dtype(dtype).itemsize for _, dtype in COLUMNS)
 """Bytes of one row over the columns that every row has."""
+RETURNED = np.uint8(1)
+"""In `returned`: its due time is when it came back, and nobody asked for it."""
+FORGIVEN_MAX = 127
+"""Attempts before a replay that are not counted, at most."""
 URGENCY_FLIP = np.uint16(limits.PRIORITY_DEFAULT)
 """urgency ^ this = priority, so that the default priority is a zero, which takes no memory."""
 
@@ -107,9 +111,9 @@ class MessageTable:
         dues_ms, states, attempts, locators: the columns by place. Views of them must not be kept
             across `append`, which may move them.
         expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes, senders, returned:
-            the wide columns, 0 where a row has none; a size is one more than it is; 1 in `returned`
-            = its due time is when it came back, and nobody asked for it. Not to be read before
-            `uses` says so: looking at a page that nobody wrote takes time.
+            the wide columns, 0 where a row has none; a size is one more than it is; `returned`
+            has RETURNED, and from bit 1 on how many attempts were before it was replayed. Not to be
+            read before `uses` says so: looking at a page that nobody wrote takes time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
         slab_uses: bits of the wide columns in which a slab has a value.
@@ -265,6 +269,50 @@ class MessageTable:
             for slab in np.unique(slabs).tolist():
                 if first_slab + slab in self._held:
                     self._copy(first_slab + slab)
+
+    def tries(self, places: Int64s) -> UInt16s:
+        """Deliveries of each row since it came in or, if it was replayed, since then."""
+        attempts: UInt16s = self.attempts[places]
+        if "returned" in self.uses:
+            attempts -= self.returned[places] >> 1
+        return attempts
+
+    def reach_back(self, sequence: int) -> None:
+        """Have a place for this message, however long it is done. Cost: O(rows of the window)."""
+        more = (self.base >> self.slab_bits) - (sequence >> self.slab_bits)
+        if more <= 0:
+            return
+        self.copy_held()  # held slabs are known by where they are
+        used, row_count = (self.row_count >> self.slab_bits) + 1, self.row_count
+        names = [name for name, _ in COLUMNS] + sorted(self.uses)
+        kept = {name: getattr(self, name)[:row_count] for name in names}
+        lives, dirty_mask = self.slab_lives[:used], self.slab_dirty_mask[:used]
+        uses = self.slab_uses[:used]
+        self._allocate(used + more)
+        shift = more << self.slab_bits
+        self.base -= shift
+        self.row_count += shift
+        for name, rows in kept.items():
+            # Slab by slab: what nobody wrote stays memory that nobody has.
+            for slab in np.flatnonzero(lives).tolist():
+                first, end = slab << self.slab_bits, min((slab + 1) << self.slab_bits, row_count)
+                getattr(self, name)[first + shift : end + shift] = rows[first:end]
+        self.slab_lives[more:] = lives
+        self.slab_dirty_mask[more:] = dirty_mask
+        self.slab_uses[more:] = uses
+        self._dead_slabs = 0
+
+    def blank(self, places: Int64s) -> None:
+        """These rows, which are done, have no value in a wide column any more."""
+        uses = self.slab_uses[places >> self.slab_bits]
+        for name in self.uses:
+            getattr(self, name)[places[uses & WIDE_BITS[name] != 0]] = 0
+
+    def revived(self, places: Int64s) -> None:
+        """These rows, each named once, were done and are live again; they are written."""
+        slabs = places >> self.slab_bits
+        self.slab_lives += np.bincount(slabs, minlength=self.slab_lives.size)
+        self._dead_slabs = min(self._dead_slabs, int(slabs.min()))
 
     def hold(self, slab: int) -> None:
         """Keep the slab of this number from sequence 0 as it is now, until it is in `copies`."""

@@ -16,7 +16,7 @@ from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.ready import Lane
 from dejaqueue.engine.state import PartitionState
-from dejaqueue.engine.table import LEASED, SCHEDULED
+from dejaqueue.engine.table import LEASED, RETURNED, SCHEDULED
 
 
 def set_time(state: PartitionState, command: commands.SetTime) -> Effects:
@@ -43,13 +43,15 @@ def _shift_dues(state: PartitionState, by_ms: int) -> None:
         table.will_write(leased)
         table.dues_ms[leased] -= by_ms
         if has_returned:
-            returned = places[(states == SCHEDULED) & (table.returned[places] != 0)]
+            returned = places[(states == SCHEDULED) & (table.returned[places] & RETURNED != 0)]
             table.will_write(returned)
             table.dues_ms[returned] = np.maximum(table.dues_ms[returned] - by_ms, 0)
 
 
 def _order_anew(state: PartitionState, ready_until_ms: int) -> None:
     """Put all that is scheduled into new indexes; what is due by then is ready, as it was."""
+    if state.rules.keeps:
+        return
     table, starts = state.table, state.starts()
     _empty_indexes(state)
     for places in table.live_places():

@@ -32,6 +32,19 @@ def everything(sources: Sequence[PartitionState]) -> Int64s:
     return np.unique(np.concatenate(parts))
 
 
+def dues_in(sources: Sequence[PartitionState], sequences: Int64s, held_due_ms: int) -> Int64s:
+    """When each message is due in a view that takes it from the first of these that has it."""
+    dues_ms = np.full(sequences.size, held_due_ms, dtype=np.int64)
+    left: Mask = np.ones(sequences.size, dtype=np.bool_)
+    for source in sources:
+        places = source.table.places(sequences)
+        states = source.table.states[places]
+        rows = np.flatnonzero(left & (states == SCHEDULED))
+        dues_ms[rows] = source.table.dues_ms[places[rows]]
+        left &= states == DONE
+    return dues_ms
+
+
 def undecided(source: PartitionState) -> Int64s:
     """Sequences of what transactions sent that are not decided, ascending."""
     parts = [part for staged in source.staged.values() for part in staged.enqueued]
@@ -47,6 +60,7 @@ def seed(
     *,
     held_due_ms: int,
     arrived_ms: int | None,
+    keyless: Int64s = _NONE,
 ) -> None:
     """Have an empty view begin with these messages. Cost: O(messages).
 
@@ -55,6 +69,7 @@ def seed(
         sequences: ascending; none is done in all of them.
         held_due_ms: when messages that are leased there are due here.
         arrived_ms: when all are due, in a view by arrival; None = when they are due there.
+        keyless: those that have lost their keys.
     """
     table, next_sequence = state.table, sources[0].table.next_sequence
     table.begin_at(int(sequences[0]) if sequences.size else next_sequence)
@@ -67,13 +82,14 @@ def seed(
         if rows.size:
             left[rows] = False
             places = sequences[rows] - table.base
-            _copy(state, source, places, from_places[rows], held_due_ms, arrived_ms)
+            copy_rows(state, source, places, from_places[rows], held_due_ms, arrived_ms)
     places = sequences - table.base
     table.slab_lives += np.bincount(places >> table.slab_bits, minlength=table.slab_lives.size)
     table.slab_dirty_mask |= table.slab_lives > 0
     if "payload_sizes" in table.uses:
         state.count_sizes(places, 1)
     if "key_hashes" in table.uses:
+        table.key_hashes[keyless - table.base] = 0
         state.keys.insert(table.key_hashes[places], sequences, table)
     scheduled = places[table.states[places] == SCHEDULED]
     state.schedule(scheduled, table.dues_ms[scheduled])
@@ -87,15 +103,15 @@ def seed(
         )
 
 
-def _copy(
+def copy_rows(
     state: PartitionState,
     source: PartitionState,
     places: Int64s,
     from_places: Int64s,
-    held_due_ms: int,
-    arrived_ms: int | None,
+    held_due_ms: int = 0,
+    arrived_ms: int | None = None,
 ) -> None:
-    """Take rows over from another view."""
+    """Take rows over from another view; the caller counts them and puts them into indexes."""
     table, theirs = state.table, source.table
     states, dues_ms = theirs.states[from_places], theirs.dues_ms[from_places]
     is_staged = states == STAGED

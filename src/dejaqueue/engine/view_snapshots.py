@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 
+from dejaqueue.engine.arrivals import Arrivals
 from dejaqueue.engine.layout import STANDARD, Layout
+from dejaqueue.engine.retention import Retention
 from dejaqueue.engine.snapshot import (
     PlannedFile,
     Read,
@@ -55,6 +57,12 @@ def begin_views_snapshot(views: PartitionViews) -> SnapshotPlan | ViewsPlan:
         plans.append(own)
         about = [view.number, view.name, view.born, view.by_arrival]
         named.append([*about, json.loads(own.meta)])
+    if views.retained is not None:
+        kept = views.retained
+        own = begin_snapshot(kept.engine, f"v{kept.number}")
+        plans.append(own)
+        # Among the views, as its rows are to be found by whoever asks for those of all.
+        named.append([kept.number, "", 0, kept.arrivals.to_values(), json.loads(own.meta)])
     meta = json.loads(plan.meta) | {"next_view": views.next_number, "views": named}
     return ViewsPlan(json.dumps(meta, separators=(",", ":")), plans)
 
@@ -68,7 +76,7 @@ def plan_views_snapshot(views: PartitionViews) -> tuple[str, list[PlannedFile]]:
 
 def abandon_views_snapshot(views: PartitionViews) -> None:
     """The last planned snapshot was not stored: the next plan writes everything anew."""
-    for engine in views.engines():
+    for engine in views.holders():
         abandon_snapshot(engine)
 
 
@@ -79,6 +87,10 @@ def restore_views(meta: str, read: Read, layout: Layout = STANDARD) -> Partition
         values = json.loads(meta)
         for number, name, born, by_arrival, inner in values.get("views", []):
             engine = restore(json.dumps(inner), read, layout)
+            if not name:
+                arrivals = Arrivals.from_values(by_arrival)
+                views.retained = Retention(int(number), engine, arrivals)
+                continue
             view = NamedView(int(number), str(name), int(born), bool(by_arrival), engine)
             views.named[view.number] = view
         views.next_number = int(values.get("next_view", 1))

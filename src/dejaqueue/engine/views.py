@@ -23,15 +23,18 @@ from dejaqueue.engine.arrays import Int64s, Mask, UInt8s
 from dejaqueue.engine.commands import Command
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
+from dejaqueue.engine.replay import places_in_order, returning
+from dejaqueue.engine.retention import Retention
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.state import Kept, PartitionState
 from dejaqueue.engine.table import DEAD, DONE, LEASED, SCHEDULED, STAGED, STAGED_ACK, row_locators
 from dejaqueue.engine.transitions import statuses_by_state
 from dejaqueue.errors import InternalError
 from dejaqueue.model import RowStatus
 
 _NONE = np.zeros(0, dtype=np.int64)
-_OF_VIEWS = (commands.OpenView, commands.DropView, commands.InView)
+_OF_VIEWS = (commands.OpenView, commands.DropView, commands.InView, commands.Forget)
 _OK, _NOT_FOUND = np.uint8(RowStatus.OK), np.uint8(RowStatus.NOT_FOUND)
 _PRODUCER_STATUSES = statuses_by_state("cancel")
 _RANKS = np.zeros(6, dtype=np.uint8)
@@ -76,20 +79,29 @@ class PartitionViews:
     Attributes:
         named: the others, by number, in the order in which they began.
         next_number: that the next one gets.
+        retained: what is kept when all of them are done with it; None = nothing is.
     """
 
     def __init__(self, unnamed: Engine) -> None:
         self.unnamed = unnamed
         self.named: dict[int, NamedView] = {}
         self.next_number = 1
+        self.retained: Retention | None = None
         self._is_plain = True
         self.settle()
 
     def settle(self) -> None:
         """See whether there is more than the unnamed view. After each change of what there is."""
-        self._is_plain = not self.named and self.unnamed.rules.unnamed
-        for engine in self.engines():
-            engine.state.finished = None if self._is_plain else []
+        kept = self.retained
+        self._is_plain = not self.named and self.unnamed.rules.unnamed and kept is None
+        by_arrival = {id(view.engine): view.by_arrival for view in self.named.values()}
+        for engine in self.holders():
+            state = engine.state
+            state.finished = None if self._is_plain else []
+            state.kept = None
+            if kept is not None and engine is not kept.engine:
+                is_log = by_arrival.get(id(engine), False)
+                state.kept = Kept(kept.engine.state, kept.arrivals, is_log)
 
     def engines(self) -> Iterator[Engine]:
         """Those of all views, the unnamed one's first, those by arrival last."""
@@ -98,6 +110,12 @@ class PartitionViews:
             for view in self.named.values():
                 if view.by_arrival == by_arrival:
                     yield view.engine
+
+    def holders(self) -> Iterator[Engine]:
+        """The views' engines, and that of what is retained."""
+        yield from self.engines()
+        if self.retained is not None:
+            yield self.retained.engine
 
     def find(self, name: str) -> NamedView | None:
         """The view of this name."""
@@ -108,7 +126,10 @@ class PartitionViews:
     def apply(self, command: Command) -> Effects:
         """Do what the command says, in the views that it is for. Raises as `Engine.apply`."""
         if not self._is_plain:
-            return self._apply(command)
+            effects = self._apply(command)
+            if effects.leased is not None and self.retained is not None:
+                self.retained.handed_out(effects.leased)
+            return effects
         if isinstance(command, _OF_VIEWS):
             return self._apply(command)
         effects = self.unnamed.apply(command)
@@ -129,7 +150,11 @@ class PartitionViews:
             case commands.Decide():
                 return self._decide(command)
             case commands.OpenEpoch() | commands.SetTime():
+                if self.retained is not None and isinstance(command, commands.SetTime):
+                    self.retained.arrivals.set_time(command.now_ms)
                 return self._everywhere(lambda _engine: command)
+            case commands.Forget():
+                return self._forget(command)
             case commands.OpenView():
                 return self._open(command)
             case commands.DropView():
@@ -160,7 +185,7 @@ class PartitionViews:
     def _everywhere(self, form: Callable[[Engine], Command | None]) -> Effects:
         """Apply to each view what is for it; the effects are the unnamed one's."""
         parts, first = [], Effects()
-        for engine in self.engines():
+        for engine in self.holders():
             command = form(engine)
             if command is not None:
                 effects = engine.apply(command)
@@ -179,8 +204,13 @@ class PartitionViews:
             _finished(view.engine, view.engine.apply(view.seen_by(command)))
             for view in self.named.values()
         ]
+        first = effects.first_sequence
+        if self.retained is not None:
+            if command.dues_ms.size:
+                self.retained.arrivals.note(command.now_ms, first)
+            engine = self.retained.engine
+            parts.append(_finished(engine, engine.apply(self.retained.seen_by(command))))
         if command.stage is None:
-            first = effects.first_sequence
             sequences = np.arange(first, first + command.dues_ms.size, dtype=np.int64)
             parts.append(self._pass_over(sequences))
         effects.freed_locators = self._freed(parts)
@@ -219,6 +249,11 @@ class PartitionViews:
             done |= True if effects.statuses is None else effects.statuses == _OK
             parts.append(_finished(engine, effects))
             first = effects if engine is self.unnamed else first
+        if self.retained is not None:
+            # What all views are done with is nobody's to change.
+            form = replace(command, sequences=np.where(done, command.sequences, np.int64(-1)))
+            engine = self.retained.engine
+            parts.append(_finished(engine, engine.apply(form)))
         before = _PRODUCER_STATUSES[states]
         statuses = np.where(done, _OK, np.where(before == _OK, _NOT_FOUND, before))
         first.statuses = None if done.all() else statuses
@@ -252,7 +287,7 @@ class PartitionViews:
         if command.commit and staged is not None and staged.replaced:
             self._begin(command.now_ms)
             replaced = self._not_held(np.concatenate(staged.replaced))
-            for engine in self.engines():
+            for engine in self.holders():
                 own = engine.state.staged.get(command.transaction)
                 if own is not None:
                     own.replaced = [replaced]
@@ -268,13 +303,20 @@ class PartitionViews:
         if command.number != self.next_number:
             raise InternalError(f"view {command.number} where {self.next_number} comes next")
         self._begin(command.now_ms)
-        sources = [engine.state for engine in self.engines()]
-        if command.from_start:
+        engine = Engine(self.unnamed.partition, self.unnamed.state.layout)
+        state, sources, back = engine.state, [one.state for one in self.engines()], _NONE
+        if self.retained is not None and command.kept_from_ms is not None:
+            kept = self.retained.engine.state
+            state.kept = Kept(kept, self.retained.arrivals, command.by_arrival)
+            # Before the views by arrival, which do not know when messages are due.
+            logs = sum(view.by_arrival for view in self.named.values())
+            sources.insert(len(sources) - logs, kept)
+        if not command.from_start:
+            sequences = view_rows.undecided(self.unnamed.state)
+        elif command.kept_from_ms is None:
             sequences = view_rows.everything(sources)
         else:
-            sequences = view_rows.undecided(self.unnamed.state)
-        engine = Engine(self.unnamed.partition, sources[0].layout)
-        state = engine.state
+            sequences, back = self._replayed(command, state, sources)
         state.now_ms, state.epoch = command.now_ms, self.unnamed.epoch
         # As if all that it has were the only messages that there ever were.
         ids_from = self.unnamed.next_sequence - sequences.size
@@ -285,16 +327,40 @@ class PartitionViews:
             sequences,
             held_due_ms=command.held_due_ms,
             arrived_ms=command.now_ms if command.by_arrival else None,
+            keyless=back,
         )
-        self.named[command.number] = NamedView(
-            command.number, command.name, command.born, command.by_arrival, engine
-        )
+        if command.name:
+            self.named[command.number] = NamedView(
+                command.number, command.name, command.born, command.by_arrival, engine
+            )
+        else:
+            self.retained = Retention(command.number, engine)
+            first = int(sequences[0]) if sequences.size else self.unnamed.next_sequence
+            self.retained.arrivals.note(command.now_ms, first)
         self.next_number += 1
         self.settle()
         return Effects()
 
+    def _replayed(
+        self, command: commands.OpenView, state: PartitionState, sources: list[PartitionState]
+    ) -> tuple[Int64s, Int64s]:
+        """Of what is live or retained, what a view has that begins at a place of its order; and
+        which of it is live nowhere."""
+        from_ms = 0 if command.kept_from_ms is None else command.kept_from_ms
+        sequences = view_rows.everything(sources)
+        states = self.states(sequences)
+        dues_ms = view_rows.dues_in(sources, sequences, command.held_due_ms)
+        if state.kept is not None and command.by_arrival and state.kept.arrivals.firsts:
+            dues_ms = places_in_order(state, state.kept.state, sequences)
+        is_live = states != DONE
+        mask = is_live & ((dues_ms >= from_ms) | (states == STAGED))
+        is_back = ~is_live & returning(state, command.now_ms, from_ms, sequences)
+        return sequences[mask | is_back], sequences[is_back]
+
     def _drop(self, command: commands.DropView) -> Effects:
-        view = self.named.pop(command.number, None)
+        view: NamedView | Retention | None = self.named.pop(command.number, None)
+        if self.retained is not None and self.retained.number == command.number:
+            view, self.retained = self.retained, None
         if view is None:
             raise InternalError(f"the end of view {command.number}, which there is not")
         self.unnamed.state.now_ms = max(self.unnamed.now_ms, command.now_ms)
@@ -306,6 +372,14 @@ class PartitionViews:
         self.settle()
         return Effects(freed_locators=freed)
 
+    def _forget(self, command: commands.Forget) -> Effects:
+        if self.retained is None:
+            raise InternalError("nothing is retained that could be forgotten")
+        self.unnamed.state.now_ms = max(self.unnamed.now_ms, command.now_ms)
+        sequences, locators = self.retained.forget(command)
+        _taken(self.retained.engine.state.finished)
+        return Effects(freed_locators=self._freed([(sequences, locators)]))
+
     # --- over all views
 
     def _begin(self, now_ms: int) -> None:
@@ -314,8 +388,9 @@ class PartitionViews:
             apply.begin(engine.state, now_ms)
 
     def _not_held(self, sequences: Int64s) -> Int64s:
-        """Those of these messages that nobody has in hand, in any view."""
-        free: Int64s = sequences[_RANKS[self.states(sequences)] < _HELD]
+        """Those of these messages that some view has, and nobody has in hand in any."""
+        ranks = _RANKS[self.states(sequences)]
+        free: Int64s = sequences[(ranks > 0) & (ranks < _HELD)]
         return free
 
     def _freed(self, parts: list[tuple[Int64s, Int64s]]) -> Int64s:
@@ -328,7 +403,10 @@ class PartitionViews:
             sequences = np.concatenate([part[0] for part in parts])
             sequences, first = np.unique(sequences, return_index=True)
             locators = np.concatenate([part[1] for part in parts])[first]
-        freed: Int64s = locators[self.states(sequences) == DONE]
+        is_gone = self.states(sequences) == DONE
+        if self.retained is not None:
+            is_gone &= self.retained.engine.states(sequences) == DONE
+        freed: Int64s = locators[is_gone]
         return freed
 
     @property
@@ -336,7 +414,7 @@ class PartitionViews:
         """Time of the last command that left a trace in any of them."""
         if self._is_plain:
             return self.unnamed.now_ms
-        return max(engine.now_ms for engine in self.engines())
+        return max(engine.now_ms for engine in self.holders())
 
     def look(self, sequences: Int64s) -> tuple[UInt8s, Int64s]:
         """What may be done with each message: its state in the view that has most to say, and when
@@ -358,10 +436,11 @@ class PartitionViews:
         return self.unnamed.states(sequences) if self._is_plain else self.look(sequences)[0]
 
     def locators(self, sequences: Int64s) -> Int64s:
-        """Where the stored row of each is; -1 for what is done in all."""
+        """Where the stored row of each is; -1 for what is done in all, and not retained."""
         locators = self.unnamed.locators(sequences)
-        for view in self.named.values():
-            locators = np.maximum(locators, view.engine.locators(sequences))
+        if not self._is_plain:
+            for engine in self.holders():
+                locators = np.maximum(locators, engine.locators(sequences))
         return locators
 
     def sent_by(self, sequences: Int64s, sender: str) -> Mask:
@@ -434,17 +513,21 @@ class PartitionViews:
     def state_hash(self) -> int:
         """64 bits, equal wherever the same commands were applied; without named views that of the
         unnamed one."""
-        if not self.named:
+        kept = self.retained
+        if not self.named and kept is None:
             return self.unnamed.state_hash()
         whole = xxhash.xxh3_64(f"{self.next_number} {self.unnamed.state_hash()}".encode())
         for view in self.named.values():
             about = f"{view.number} {view.name!r} {view.born} {view.by_arrival}"
             whole.update(f";{about} {view.engine.state_hash()}".encode())
+        if kept is not None:
+            about = f"{kept.number} {kept.arrivals.to_values()}"
+            whole.update(f";{about} {kept.engine.state_hash()}".encode())
         return whole.intdigest()
 
     def check(self) -> None:
         """Raise InternalError if an invariant is breached. Cost: O(live messages of all views)."""
-        for engine in self.engines():
+        for engine in self.holders():
             engine.check()
             if engine.next_sequence != self.unnamed.next_sequence:
                 raise InternalError("views give different sequences")
@@ -455,29 +538,29 @@ class PartitionViews:
     # --- for the journal
 
     def live_locators(self) -> Iterator[Int64s]:
-        """As `Engine.live_locators`, each once, of what is live in any view."""
+        """As `Engine.live_locators`, each once, of what is live in any view, or retained."""
         if self._is_plain:
             yield from self.unnamed.live_locators()
             return
-        parts = [part for engine in self.engines() for part in engine.live_locators()]
+        parts = [part for engine in self.holders() for part in engine.live_locators()]
         if parts:
             yield np.unique(np.concatenate(parts))
 
     def live_sequences(self) -> Iterator[Int64s]:
-        """As `Engine.live_sequences`, each once, of what is live in any view."""
+        """As `Engine.live_sequences`, each once, of what is live in any view, or retained."""
         if self._is_plain:
             yield from self.unnamed.live_sequences()
             return
-        parts = [part for engine in self.engines() for part in engine.live_sequences()]
+        parts = [part for engine in self.holders() for part in engine.live_sequences()]
         if parts:
             yield np.unique(np.concatenate(parts))
 
     def live_in(self, first_position: int, last_position: int, limit: int) -> Int64s:
-        """As `Engine.live_in`, of what is live in any view."""
+        """As `Engine.live_in`, of what is live in any view, or retained."""
         if self._is_plain:
             return self.unnamed.live_in(first_position, last_position, limit)
         span = first_position, last_position, limit
-        parts = [engine.live_in(*span) for engine in self.engines()]
+        parts = [engine.live_in(*span) for engine in self.holders()]
         sequences = np.concatenate(parts)
         # Each once, in the order of the first view that has it.
         return sequences[np.sort(np.unique(sequences, return_index=True)[1], kind="stable")][:limit]

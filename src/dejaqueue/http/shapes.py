@@ -223,6 +223,7 @@ class TopicSettings(Shape):
     max_backlog_count: int | None = Field(None, ge=0)
     max_backlog_bytes: int | None = Field(None, ge=0)
     producer_rate_max: int | None = Field(None, ge=0)
+    retention_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
     weights: dict[str, int] | None = None
     group_in_flight_max: int | None = Field(None, ge=0, le=limits.CREDIT_MAX)
     max_attempts: int | None = Field(None, ge=0, le=limits.ATTEMPTS_MAX)

@@ -18,7 +18,7 @@ class SubscriptionSettings(Shape):
     """Settings of a subscription; those that are not given are the topic's."""
 
     order: Literal["due", "priority", "groups", "arrival"] | None = None
-    start: Literal["new", "live"] | None = None
+    start: Literal["new", "live", "beginning"] | int | None = None
     lease_ms: int | None = Field(None, ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)
     lease_ahead_ms: int | None = Field(None, ge=0, le=limits.LEASE_AHEAD_MS_MAX)
     weights: dict[str, int] | None = None
@@ -40,10 +40,27 @@ class SubscriptionShown(BaseModel):
 
     name: str
     order: str
-    start: str
+    start: str | int
 
 
 class Subscriptions(Shape):
     """The named subscriptions of a topic."""
 
     subscriptions: list[SubscriptionShown]
+
+
+class Seek(Shape):
+    """Where a subscription goes to."""
+
+    to: Literal["beginning", "end"] | int = Field(
+        description="Or a time, UTC milliseconds: when messages came in, in order of arrival; "
+        "else when they are due."
+    )
+
+
+class SeekResult(Shape):
+    """What a seek did."""
+
+    replayed: int = Field(description="Messages that were done and came back.")
+    passed: int = Field(description="Messages that waited and are done now.")
+    is_finished: bool = Field(description="False: call again, there is more.")

@@ -85,6 +85,8 @@ class EntryKind(IntEnum):
     DROP_VIEW = 19
     IN_VIEW = 20
     """An entry of one view of a partition alone; which one, and of what kind, is in its extra."""
+    FORGET = 21
+    SEEK = 22
     CATALOGUE = 32
     """A change of the catalogue, in a journal of its own (catalogue/changes.py)."""
 

@@ -39,6 +39,7 @@ class Message:
     expires_ms: int = 0
     sender: str = ""
     came_back: bool = False
+    forgiven: int = 0
 
 
 @dataclass
@@ -226,7 +227,7 @@ class ReferenceModel:
     ) -> None:
         """Messages that were leased are scheduled for their `due_ms`, or dead."""
         limit = self.rules.max_attempts if wears_out else 0
-        worn_out = [m for m in messages if limit and m.attempts >= limit]
+        worn_out = [m for m in messages if limit and m.attempts - m.forgiven >= limit]
         self.die(worn_out, reason)
         others = [m for m in messages if m not in worn_out]
         old = [m for m in others if 0 < m.expires_ms <= self.now_ms]

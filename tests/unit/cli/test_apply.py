@@ -148,6 +148,7 @@ ANOTHER: dict[str, Any] = {
     "paused": True,
     "auto_partitions": True,
     "history": True,
+    "retention_ms": 17,
     "unnamed": False,
     "subscriptions": {"s": {"max_attempts": 2}},
     "labels": {"owner": "me"},

@@ -57,3 +57,23 @@ def test_deleting_asks_first(run: Run) -> None:
     assert run("subscription", "delete", "t", "a", "--yes").exit_code == 0
     assert run("subscription", "list", "t", "--json").stdout == ""
     assert run("subscription", "delete", "t", "a", "--yes").exit_code != 0
+
+
+def test_it_goes_back_and_on(run: Run) -> None:
+    run("topic", "create", "t", "--retention", "1h")
+    run("subscription", "create", "t", "a")
+    run("send", "t", "--text", "x")
+    consume = ("consume", "t", "--subscription", "a", "--max", "1")
+    assert run(*consume).stdout == "x\n"
+    sought = run("subscription", "seek", "t", "a", "--to", "10m-ago", "--json")
+    assert json.loads(sought.stdout) == {"replayed": 1, "passed": 0}
+    assert run(*consume).stdout == "x\n"
+    assert run(*consume, "--from", "beginning").stdout == "x\n"
+    run("send", "t", "--text", "y")
+    sought = run("subscription", "seek", "t", "a", "--to", "end", "--json")
+    assert json.loads(sought.stdout) == {"replayed": 0, "passed": 1}
+    assert run("subscription", "seek", "t", "a", "--to", "soon").exit_code == 2
+    made = run("subscription", "create", "t", "b", "--start", "10m-ago", "--json")
+    assert json.loads(made.stdout)["start"] > 0
+    run("subscription", "create", "t", "c", "--start", "beginning")
+    assert run("consume", "t", "--subscription", "c", "--max", "2").stdout == "x\ny\n"

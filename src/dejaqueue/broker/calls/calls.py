@@ -28,6 +28,7 @@ from dejaqueue.broker.calls import (
     redrive,
     reports,
     scan,
+    seek,
 )
 from dejaqueue.broker.calls.due import due_soon
 from dejaqueue.broker.calls.peek import peek
@@ -143,6 +144,10 @@ def _move_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
 def _cancel_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
     topic, now_ms = _topic(broker, body), broker.clock.utc_ms()
     return by_filter.cancel_where(topic, body, now_ms, by.sender.owner)
+
+
+def _seek(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return seek.seek(_view(broker, body), body)
 
 
 def _redrive(broker: BrokerPort, body: Body, by: Requester) -> Answer:

@@ -17,11 +17,13 @@ from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.records import Counts
 
-_OF_ITS_OWN = ("next_due_ms", "position", "ahead_ms", "set_by_ms")
+_OF_ITS_OWN = ("next_due_ms", "retained_from_ms", "position", "ahead_ms", "set_by_ms")
 """Numbers of a partition that make no sum."""
 _OF_A_PARTITION = (
     "times_set",
     "ready",
+    "retained",
+    "retained_bytes",
     "journal_bytes",
     "inbox_bytes",
     "appends",
@@ -45,6 +47,7 @@ def partition_stats(
         "times_set": core.time.set_count,
         "set_by_ms": core.time.set_by_ms,
         "ready": engine.due_count(now_ms),
+        **_retained(core),
         **_due_within(core),
         "next_due_ms": -1 if head_ms is None else head_ms,
         "position": core.position,
@@ -66,8 +69,22 @@ def _unused_stats() -> dict[str, int]:
         | dict.fromkeys(_OF_ITS_OWN, 0)
         | dict.fromkeys(_OF_A_PARTITION, 0)
         | dict.fromkeys((f"due_within_{name}" for name in HORIZONS), 0)
-        | {"next_due_ms": -1}
+        | {"next_due_ms": -1, "retained_from_ms": -1}
     )
+
+
+def _retained(core: PartitionCore) -> dict[str, int]:
+    """What is retained; bytes by the mean payload."""
+    kept = core.views.retained
+    count = 0 if kept is None else kept.count
+    if kept is None or not count:
+        return {"retained": 0, "retained_bytes": 0, "retained_from_ms": -1}
+    oldest = kept.oldest(core.engine.next_sequence, 1)
+    return {
+        "retained": count,
+        "retained_bytes": kept.engine.backlog(core.mean_payload_bytes)[1],
+        "retained_from_ms": int(kept.arrivals.spans(oldest)[0][0]),
+    }
 
 
 def _due_within(core: PartitionCore) -> dict[str, int]:
@@ -99,12 +116,17 @@ def topic_stats(topic: ServedView, now_ms: int) -> dict[str, Any]:
         for name in partitions[0]
         if name not in _OF_ITS_OWN
     }
-    dues = [numbers["next_due_ms"] for numbers in partitions if numbers["next_due_ms"] >= 0]
     return {
         "topic": topic.topic.name,
         **sums,
-        "next_due_ms": min(dues, default=-1),
+        "next_due_ms": _first(partitions, "next_due_ms"),
+        "retained_from_ms": _first(partitions, "retained_from_ms"),
         **topic.counting.pace.read(now_ms),
         "consumers": topic.dispatcher.describe(),
         "partitions": partitions,
     }
+
+
+def _first(partitions: list[dict[str, int]], name: str) -> int:
+    """The earliest of these times of partitions; -1 = none has one."""
+    return min((numbers[name] for numbers in partitions if numbers[name] >= 0), default=-1)

@@ -101,8 +101,9 @@ class PartitionView:
 
 
 def follow_subscriptions(core: PartitionCore, topic: Topic) -> None:
-    """Have views begin, change and end as the topic says."""
+    """Have views begin, change and end as the topic says; of what is retained, too."""
     views = core.views
+    _follow_retention(core, topic)
     for named in list(views.named.values()):
         wanted = topic.subscriptions.get(named.name)
         if wanted is None or wanted[BORN] != named.born:
@@ -111,22 +112,41 @@ def follow_subscriptions(core: PartitionCore, topic: Topic) -> None:
         now_ms, rules = core.now_ms(), Rules.of(topic.subscribed(name))
         known = views.find(name)
         if known is None:
+            start = settings["start"]
+            kept_from_ms = 0 if start == Start.BEGINNING else start
             opened = OpenView(
                 now_ms,
                 views.next_number,
                 name,
                 settings[BORN],
                 rules.to_text(),
-                settings["start"] == Start.LIVE,
+                start != Start.NEW,
                 settings["order"] == Order.ARRIVAL,
                 now_ms + topic.lease_ahead_ms,
+                kept_from_ms if isinstance(kept_from_ms, int) else None,
             )
             core.apply(opened)
         elif replace(rules, ids_from=known.engine.rules.ids_from) != known.engine.rules:
             core.apply(InView(now_ms, known.number, Configure(now_ms, rules.to_text())))
 
 
+def _follow_retention(core: PartitionCore, topic: Topic) -> None:
+    """Begin to retain, or end it, as the topic says."""
+    kept, now_ms = core.views.retained, core.now_ms()
+    if kept is not None and not topic.retention_ms:
+        core.apply(DropView(now_ms, kept.number))
+    elif kept is None and topic.retention_ms:
+        rules, number = Rules(keeps=True).to_text(), core.views.next_number
+        begins = OpenView(
+            now_ms, number, "", 0, rules, from_start=False, by_arrival=False, held_due_ms=now_ms
+        )
+        core.apply(begins)
+
+
 def follows(core: PartitionCore) -> bool:
-    """Whether the partition has the views that its topic says by now."""
-    wanted = {name: values[BORN] for name, values in core.topic().subscriptions.items()}
+    """Whether the partition has the views that its topic says by now, and retains what it says."""
+    topic = core.topic()
+    if bool(topic.retention_ms) != (core.views.retained is not None):
+        return False
+    wanted = {name: values[BORN] for name, values in topic.subscriptions.items()}
     return wanted == {view.name: view.born for view in core.views.named.values()}

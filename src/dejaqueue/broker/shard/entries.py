@@ -24,8 +24,10 @@ See: docs/reference/journal-format.md.
     DROP_ENTRY                                                                       JSON
     DEPART                                              sequences                    destination
     SET_TIME    by
-    OPEN_VIEW   number · born · held due · ViewFlag                              JSON: name, rules
+    OPEN_VIEW   number · born · held due · ViewFlag                  JSON: name, rules, from?
     DROP_VIEW   number
+    FORGET      before
+    SEEK        first · end · from
     IN_VIEW     of the entry that is in it                  of that              number, kind; its
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
@@ -344,10 +346,16 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             flags = ViewFlag.FROM_START * command.from_start
             flags |= ViewFlag.BY_ARRIVAL * command.by_arrival
             params = (command.number, command.born, command.held_due_ms, int(flags))
-            extra = _json([command.name, command.rules])
+            kept = () if command.kept_from_ms is None else (command.kept_from_ms,)
+            extra = _json([command.name, command.rules, *kept])
             return Entry(EntryKind.OPEN_VIEW, now_ms, params, extra=extra)
         case commands.DropView():
             return Entry(EntryKind.DROP_VIEW, now_ms, (command.number, 0, 0, 0))
+        case commands.Forget():
+            return Entry(EntryKind.FORGET, now_ms, (command.before, 0, 0, 0))
+        case commands.Seek():
+            params = (command.first, command.end, command.from_ms, 0)
+            return Entry(EntryKind.SEEK, now_ms, params)
         case commands.InView():
             return in_view(command.number, to_entry(command.command, leased_count))
         case _:
@@ -419,13 +427,17 @@ def _to_command(entry: Entry, position: int) -> Command:
             return commands.SetTime(now_ms, params[0])
         case EntryKind.OPEN_VIEW:
             number, born, held_due_ms, flags = params
-            name, rules = json.loads(extra)
+            name, rules, *kept = json.loads(extra)
             is_from_start = bool(flags & ViewFlag.FROM_START)
             by_arrival = bool(flags & ViewFlag.BY_ARRIVAL)
-            about = (rules, is_from_start, by_arrival, held_due_ms)
+            about = (rules, is_from_start, by_arrival, held_due_ms, *kept)
             return commands.OpenView(now_ms, number, name, born, *about)
         case EntryKind.DROP_VIEW:
             return commands.DropView(now_ms, params[0])
+        case EntryKind.FORGET:
+            return commands.Forget(now_ms, params[0])
+        case EntryKind.SEEK:
+            return commands.Seek(now_ms, *params[:3])
         case EntryKind.IN_VIEW:
             return _of_view(entry, position)
         case _:

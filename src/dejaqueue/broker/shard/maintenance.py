@@ -32,7 +32,6 @@ from dejaqueue.engine.view_snapshots import (
 )
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
-from dejaqueue.model import MessageState
 
 # Rows copied forward in one step: about a millisecond of work, which due messages can wait.
 COPY_ROWS_MAX = 4_096
@@ -278,7 +277,7 @@ class Maintenance(Chore):
         if not is_idle or not core.commits.settles():
             return False
         rows = self._to_copy[:COPY_ROWS_MAX]
-        rows = rows[core.views.states(rows) != MessageState.DONE]
+        rows = rows[core.views.locators(rows) >= 0]
         if len(rows):
             try:
                 copy_rows(core, self._stored, rows)

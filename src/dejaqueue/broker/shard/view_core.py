@@ -12,7 +12,17 @@ from collections.abc import Callable
 
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.engine.commands import Ack, Bury, Command, Configure, Extend, InView, Lease, Nack
+from dejaqueue.engine.commands import (
+    Ack,
+    Bury,
+    Command,
+    Configure,
+    Extend,
+    InView,
+    Lease,
+    Nack,
+    Seek,
+)
 from dejaqueue.engine.effects import Effects, Leased
 from dejaqueue.engine.views import NamedView
 from dejaqueue.errors import InternalError
@@ -58,7 +68,7 @@ class ViewCore(PartitionCore):
     def apply(self, command: Command, entry: Entry | None = None) -> Effects:
         """Apply a command to this view. Raises InternalError for one that is for all of them."""
         if entry is not None or not isinstance(
-            command, Lease | Ack | Nack | Extend | Configure | Bury
+            command, Lease | Ack | Nack | Extend | Configure | Bury | Seek
         ):
             raise InternalError(f"{type(command).__name__} is for all views")
         return self.main.apply(InView(command.now_ms, self._number, command))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Unpack
+from typing import Literal, Unpack
 
 import pyarrow as pa
 
 from dejaqueue.client import browsing, message_history
 from dejaqueue.client._aio import waiting
-from dejaqueue.client.browsing import DueHistogram, Where
+from dejaqueue.client.browsing import DueHistogram, SeekResult, Where
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.message_history import MessageHistory
 from dejaqueue.client.message_view import MessageView, view_of
@@ -182,6 +182,33 @@ class AsyncBrowsing:
     async def purge(self, topic: str) -> int:
         """Cancel everything that is not leased; return how many. The topic stays."""
         return await self.cancel_where(topic)
+
+    async def seek(
+        self,
+        topic: str,
+        subscription: str = "",
+        *,
+        to: Literal["beginning", "end"] | datetime | int,
+    ) -> SeekResult:
+        """Have a subscription get messages again, or pass over what waits (rule 21).
+
+        What is in its order from that place on, is retained, and is done there, comes back, with
+        the same ids; what waits for before that place is done. What is leased stays so.
+
+        Args:
+            topic: whose messages; with `retention_ms`, or nothing comes back.
+            subscription: which one; "" = the unnamed one.
+            to: `beginning`, `end`, or a time: a datetime with a time zone, or UTC milliseconds. In
+                order of `arrival` it is when messages came in, else when they are due.
+
+        Returns:
+            How many came back, and how many were passed over.
+
+        Raises:
+            Unavailable: the connection broke in the middle; ask again.
+        """
+        body = browsing.check_seek(topic, subscription, to)
+        return await waiting.run(browsing.seek, self._core.transport, body)
 
 
 def _change(transport: browsing.Caller, name: str, body: dict[str, object], dry_run: bool) -> int:

@@ -28,7 +28,7 @@ from dejaqueue.client._aio.keys import AsyncKeys
 from dejaqueue.client._aio.letters import AsyncLetters
 from dejaqueue.client._aio.producer import AsyncProducer
 from dejaqueue.client._aio.transaction import AsyncTransaction
-from dejaqueue.client.browsing import tags_of
+from dejaqueue.client.browsing import begun_at, tags_of
 from dejaqueue.client.connection_watch import OnConnection
 from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.work import WorkOptions, check_concurrency, prefetch_of
@@ -193,8 +193,9 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             topic: whose messages.
             subscription: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
             settings: `order` (`due`, `priority`, `groups` or `arrival`; by default the topic's) and
-                `start` (`new`, or `live`: with all that the topic has), which stay; and those
-                settings of a topic that it may have of its own, as `lease_ms=60_000`.
+                `start` (`new`; `live`: with all that the topic has; `beginning`: with all that it
+                retains, too; or a time: with what is from then on in its order), which stay; and
+                those settings of a topic that it may have of its own, as `lease_ms=60_000`.
 
         Returns:
             All its settings.
@@ -204,7 +205,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         """
         check_topic_name(topic)
         check_subscription_name(subscription)
-        body = {"name": topic, "subscriptions": {subscription: settings}}
+        body = {"name": topic, "subscriptions": {subscription: begun_at({**settings})}}
         answer = await self._action("alter_topic", body)
         return dict(answer["subscriptions"][subscription])
 

@@ -86,14 +86,15 @@ class ShardCalls:
         for shard, answer in enumerate(answers):
             partitions[shard :: self._spread] = answer["partitions"]
             consumers += [one | {"shard": shard} for one in answer["consumers"]]
-        apart = ("topic", "next_due_ms", "consumers", "partitions", *PACES, "lateness_p99_us")
+        times = ("next_due_ms", "retained_from_ms")
+        apart = ("topic", *times, "consumers", "partitions", *PACES, "lateness_p99_us")
         sums = {n: sum(one.get(n, 0) for one in answers) for n in answers[0] if n not in apart}
         sums |= {name: _sums_of_lists([one.get(name, []) for one in answers]) for name in PACES}
-        dues = [one["next_due_ms"] for one in answers if one["next_due_ms"] >= 0]
+        known = {n: [one[n] for one in answers if one.get(n, -1) >= 0] for n in times}
         return {
             "topic": self._topic,
             **sums,
-            "next_due_ms": min(dues, default=-1),
+            **{n: min(found, default=-1) for n, found in known.items()},
             "lateness_p99_us": max(one.get("lateness_p99_us", -1) for one in answers),
             "consumers": consumers,
             "partitions": partitions,
@@ -175,7 +176,7 @@ class ShardCalls:
     # --- changing, page by page ---------------------------------------------------------------
 
     def in_pages(self, name: str, body: Body, field: str) -> Body:
-        """One shard after the other: move_where, cancel_where, redrive."""
+        """One shard after the other: move_where, cancel_where, redrive, seek."""
         if body.get("dry_run"):
             answers = self._each(name, body, field)
             return {"count": sum(answer["count"] for answer in answers), "next": None}
@@ -360,6 +361,7 @@ _MERGES: dict[str, _Merge] = {
     "move_where": ShardCalls.in_pages,
     "cancel_where": ShardCalls.in_pages,
     "redrive": ShardCalls.in_pages,
+    "seek": ShardCalls.in_pages,
     "claim": ShardCalls.claim,
     "extend_claims": ShardCalls.claims,
     "ack_claims": ShardCalls.claims,

@@ -1,4 +1,4 @@
-"""Subscriptions of a topic: make, list, show, change, delete.
+"""Subscriptions of a topic: make, list, show, change, delete, seek.
 
 Room: http. Settings of the topic, one by one; a subscription is consumed and looked at as
 `topic@subscription` where a topic is.
@@ -20,13 +20,16 @@ from dejaqueue.http.direct import json_answer
 from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.http.subscription_shapes import (
+    Seek,
+    SeekResult,
     Subscriptions,
     SubscriptionSettings,
     SubscriptionShown,
 )
 from dejaqueue.model import subscription_name
+from dejaqueue.wire.descriptors import check_fields
 
-router = APIRouter(prefix="/v1/topics/{topic}/subscriptions", tags=["subscriptions"])
+router = APIRouter(prefix="/v1/topics/{topic}", tags=["subscriptions"])
 Body = Annotated[dict[str, Any], Depends(json_object)]
 Name = Annotated[
     str,
@@ -36,6 +39,8 @@ Name = Annotated[
         examples=["billing"],
     ),
 ]
+SEEK_CALLS_MAX = 32
+"""Calls of a broker that one request makes; each is half a million messages."""
 _EXAMPLE = {"name": "billing", "order": "due", "start": "new", "lease_ms": 60_000}
 _SHOWN = answers(SubscriptionShown, _EXAMPLE, "The subscription.", 404)
 
@@ -94,6 +99,30 @@ def delete_subscription(request: Request, topic: TopicName, subscription: Name) 
         raise TopicUnknown(subscription_name(topic, subscription))
     _alter(request, topic, subscription, None)
     return Response(status_code=204)
+
+
+@route(
+    router,
+    "seek",
+    openapi_extra=body(Seek, {"to": "beginning"}),
+    responses=answers(
+        SeekResult, {"replayed": 1_000, "passed": 0, "is_finished": True}, "What was done.", 404
+    ),
+)
+def seek(request: Request, topic: TopicName, values: Body) -> Response:
+    """Have a subscription (`orders@billing`) get what is retained again, from a place on, or pass
+    over what is before it. Many millions take more than one call."""
+    ACTIONS["seek"].rule.require(principal_of(request), {"topic": topic})
+    check_fields(values, ["to"], required=("to",))
+    place, broker = {"topic": topic, **values}, service_of(request).broker
+    replayed, passed, after = 0, 0, None
+    for _ in range(SEEK_CALLS_MAX):
+        answer = broker.call("seek", place | {"after": after})
+        replayed, passed = replayed + answer["replayed"], passed + answer["passed"]
+        after = answer["next"]
+        if after is None:
+            break
+    return json_answer({"replayed": replayed, "passed": passed, "is_finished": after is None})
 
 
 def _require_alter(request: Request, topic: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from dejaqueue.backup.manifest import ROWS, PartitionCopy
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
+from dejaqueue.engine.commands import Seek
 from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.memory import MemoryStore
@@ -135,3 +136,25 @@ def test_subscriptions_are_restored_with_what_each_still_has(copied: Copied) -> 
     found = journal.read(locators, ("payload",)).column(0).to_pylist()
     assert sorted(found) == [b"1", b"2", b"3"]
     views.check()
+
+
+def test_what_is_retained_is_restored(copied: Copied) -> None:
+    copied.client.alter_topic("a", retention_ms=3_600_000)
+    copied.send(b"1", b"2", delay=0)
+    with copied.client.consume_batches("a", max_messages=2, idle_ms=5_000) as batches:
+        for batch in batches:
+            batch.ack()
+    copied.snapshot()
+    copied.send(b"3", delay=0)
+    for copy in (copied.copy(), copied.copy(copied.copy())):
+        of = archived(copied, copy)
+        views = of.views()
+        journal = MemoryStore().open("b", 0)
+        assert write(journal, of, views) == 3
+        [locators] = views.live_locators()
+        found = journal.read(locators, ("payload",)).column(0).to_pylist()
+        assert sorted(found) == [b"1", b"2", b"3"]
+        assert views.unnamed.counts.live == 1
+        views.apply(Seek(views.now_ms, 0, 10, 0))
+        assert views.unnamed.counts.live == 3
+        views.check()

@@ -80,3 +80,29 @@ def test_live_rows_of_mostly_dead_segments_are_copied__and_come_back_whole(
         assert sorted(consumer.payloads()) == sorted(kept)
     finally:
         broker.stop()
+
+
+def test_what_is_retained_is_copied__though_nobody_has_it_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "COMPACT_ENTRIES", 10)
+    broker = BrokerFixture(tmp_path / "journal", snapshot_entries=10, retention_ms=3_600_000)
+    try:
+        kept, consumer = [], broker.consumer(credit=100_000)
+        for turn in range(40):
+            payloads = [b"%d-%d" % (turn, row) + b"." * 5_000 for row in range(40)]
+            dues_ms = [broker.now_ms + 60_000 * (row > 0) for row in range(40)]
+            ids = broker.send(payloads, dues_ms).all_ids().tolist()
+            kept.append(payloads[0])
+            broker.cancel(ids[1:])
+            for got in consumer.take_all():
+                consumer.ack(got)
+            broker.wait_for_snapshots()
+        broker.settle_down()
+        assert broker.broker.call("stats", {"topic": TOPIC})["copied_rows"] > 0
+        broker.restart()
+        sought = broker.broker.call("seek", {"topic": TOPIC, "to": "beginning"})
+        assert sought == {"replayed": 40, "passed": 0, "next": None}
+        assert broker.consumer(credit=100_000).payloads() == kept
+    finally:
+        broker.stop()

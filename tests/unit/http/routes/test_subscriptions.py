@@ -46,3 +46,23 @@ def test_what_is_wrong_is_named(api: Api) -> None:
     api.ask("PUT", f"{AT}/a", {})
     assert api.ask("PUT", f"{AT}/a", {"order": "arrival"})[0] == 400
     api.post("/v1/topics/t@a/messages", {"payload": "x"}, status=404)  # sent to the topic alone
+
+
+def test_one_goes_back_and_on(api: Api) -> None:
+    api.ask("PATCH", "/v1/topics/t", {"retention_ms": 3_600_000})
+    api.ask("PUT", f"{AT}/a", {})
+    api.send("x")
+    [leased] = api.post("/v1/topics/t@a/lease")["messages"]
+    held = {"messages": [{"id": leased["id"], "attempt": leased["attempt"]}]}
+    api.post("/v1/topics/t@a/ack", held)
+    done = {"replayed": 1, "passed": 0, "is_finished": True}
+    assert api.post("/v1/topics/t@a/seek", {"to": "beginning"}) == done
+    assert api.get("/v1/topics/t@a/stats")["replayed"] == 1
+    [again] = api.post("/v1/topics/t@a/lease")["messages"]
+    assert (again["id"], again["attempt"]) == (leased["id"], 2)
+    passed = {"replayed": 0, "passed": 1, "is_finished": True}
+    assert api.post("/v1/topics/t/seek", {"to": "end"}) == passed
+    assert api.ask("PUT", f"{AT}/b", {"start": 7})[0] == 200
+    for body in ({}, {"to": "x"}, {"to": "end", "after": 3}, {"to": "end", "more": 1}):
+        assert api.ask("POST", "/v1/topics/t@a/seek", body)[0] == 400
+    assert api.ask("POST", "/v1/topics/t@c/seek", {"to": "end"})[0] == 404
