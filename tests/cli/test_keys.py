@@ -51,7 +51,14 @@ def test_keys_are_listed_without_secrets_and_revoked(run: Run) -> None:
     )  # fmt: skip
     shop = json.loads(made.stdout)
     listed = run("key", "list", "--api-key", root)
-    assert listed.stdout.splitlines()[0].split() == ["id", "name", "grants", "created", "ends"]
+    assert listed.stdout.splitlines()[0].split() == [
+        "id",
+        "name",
+        "grants",
+        "created",
+        "ends",
+        "used",
+    ]
     assert "produce:a consume:b*" in listed.stdout
     assert "never" in listed.stdout
     assert shop["api_key"].rpartition("_")[2] not in listed.stdout

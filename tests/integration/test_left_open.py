@@ -15,6 +15,11 @@ from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.patience import PATIENCE_SECONDS, until
 
 ROWS = 5
+PATIENT = f"""
+from dejaqueue.client.consuming import program_end
+program_end.EXIT_SECONDS_MAX = {PATIENCE_SECONDS}
+"""
+"""That it waits for the broker at its end is tried, and not how long: a machine may be busy."""
 TAKES = """
 from dejaqueue import Client
 client = Client({url!r})
@@ -68,7 +73,7 @@ def test_a_program_that_left_its_consumer_open_ends(server: FlightServer, progra
     with Client(server.url) as client:
         client.send_batch("t", [b"x"] * ROWS)
         ended = subprocess.run(
-            [sys.executable, "-c", program.format(url=server.url)],
+            [sys.executable, "-c", PATIENT + program.format(url=server.url)],
             timeout=PATIENCE_SECONDS,
             capture_output=True,
             text=True,

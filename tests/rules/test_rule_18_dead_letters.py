@@ -205,6 +205,7 @@ def test_a_letter_sent_back_is_what_it_was(make_broker: MakeBroker) -> None:
         "headers": {"trace": "1"},
         "payload": b"a",
         "state": "scheduled",
+        "consumer": None,
     }
     assert broker.peek(DEAD) == []
     assert broker.consumer().payloads() == [b"a"]

@@ -36,7 +36,11 @@ _FINDING = {
 _TOLD = answers(shapes.NodeProgress, _PROGRESS, "How far it is.", 409)
 
 
-@route(router, "cluster", responses=answers(shapes.ClusterShown, _CLUSTER, "The cluster as it is."))
+@route(
+    router,
+    "cluster",
+    responses=answers(shapes.ClusterShown, _CLUSTER, "The cluster as it is.", 404),
+)
 def show_cluster(
     request: Request,
     topic: Annotated[str, Query(description="This one alone; without it, all.")] = "",

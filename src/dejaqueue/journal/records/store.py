@@ -186,7 +186,8 @@ class RecordJournalStore(JournalStore):
         """See JournalStore.drop."""
         with self._guard:
             self._check_usable()
-            if any(name == topic for name, _ in self._open):
+            # A copy, made in one step: a journal that is closed leaves without the guard.
+            if any(name == topic for name, _ in list(self._open)):
                 raise Unavailable(f"journals of {topic} are open")
             self._opening.pop(topic, None)
         self._not_dropped.discard(topic)
@@ -210,7 +211,7 @@ class RecordJournalStore(JournalStore):
     def tidy(self, topics: Collection[str]) -> None:
         """See JournalStore.tidy: copies here of what others have dropped. Never raises."""
         with self._guard:
-            keep = {*topics, *(name for name, _ in self._open)}
+            keep = {*topics, *(name for name, _ in list(self._open))}
             gone = [name for name in self._files.names(self._root / "topics") if name not in keep]
             for name in gone:
                 try:

@@ -434,7 +434,7 @@ class SegmentStore(JournalStore):
         with self._making:
             with self._guard:
                 self._check_usable()
-                if any(name == topic for name, _ in self._open):
+                if any(name == topic for name, _ in list(self._open)):
                     raise Unavailable(f"journals of {topic} are open")
                 if topic not in self._numbers:
                     return

@@ -178,7 +178,7 @@ def test_peek_goes_on_where_the_page_ended() -> None:
     def page(first: int, rows: int, following: dict[str, Any] | None) -> pa.Table:
         columns = {
             name: pa.nulls(rows, messages.PEEK.field(name).type)
-            for name in ("key", "group", "tags", "headers")
+            for name in ("key", "group", "tags", "headers", "consumer")
         }
         columns |= {
             "id": pa.array(range(first, first + rows)),
