@@ -21,6 +21,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.model import pack_id
 from dejaqueue.schema.messages import NEXT
 from dejaqueue.wire.frames import SettleOp
+from tests.patience import until
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.rules.conftest import MakeBroker, on_files
 
@@ -174,8 +175,13 @@ def test_pages_by_id_go_from_partition_to_partition(fixture: BrokerFixture, limi
     for number in (0, 1):
         send(fixture, number, [fixture.now_ms, fixture.now_ms])
     consumer = fixture.consumer()
-    rows = {one: 1 for got in consumer.take_all() for one in got.ids}
-    assert len(rows) == 4
+    rows: list[int] = []
+
+    def has_all() -> bool:
+        rows.extend(one for got in consumer.take_all() for one in got.ids)
+        return len(rows) == 4
+
+    until(has_all, "both partitions have delivered")
     pages = all_pages(fixture, limit=limit, state="leased")
     assert sorted(one for ids in pages for one in ids) == sorted(rows)
     by_id = BrokerFixture(kind="priority", partitions=2)

@@ -104,7 +104,7 @@ def test_a_bad_message_is_its_own_fault_only() -> None:
 def test_asynchronous() -> None:
     async def main() -> None:
         async with AsyncClient(transport=FakeTransport(ok)) as client:
-            async with client.producer("t", batch_rows=2) as producer:
+            async with client.producer("t", batch_rows=2, linger_ms=60_000) as producer:
                 one = await producer.send(b"x")
                 two = await producer.send(b"y")
                 assert [await one, await two] == [1000, 1001]
