@@ -3,30 +3,30 @@
 #     docker build --tag dejaq .
 #     docker run --read-only --volume dejaq:/var/lib/dejaq --publish 7464:7464 dejaq
 #
-# BASE is any image with Python 3.11 or newer and its venv, in both stages the same: the environment that the
-# first fills is copied as it is.
+# BASE is any image with Python 3.11 or newer, in both stages the same: the environment that the first fills is
+# copied as it is. `make image` builds on Debian's packages, with another PIP, from wheels that are there already.
 ARG BASE=docker.io/library/python:3.13-slim
 
 FROM ${BASE} AS build
+ARG PIP="python3 -m pip"
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
 WORKDIR /build
 COPY requirements/build.txt requirements/image.txt ./requirements/
-# Each file of a package is checked against its hash; what no broker imports is not copied.
-RUN python3 -m venv /opt/dejaq \
-    && /opt/dejaq/bin/python -m pip install --no-cache-dir --no-deps --require-hashes --only-binary :all: \
-        --requirement requirements/image.txt \
-    && python3 -m venv /opt/tools \
-    && /opt/tools/bin/python -m pip install --no-cache-dir --no-deps --require-hashes \
-        --requirement requirements/build.txt
+COPY scripts/slim.py scripts/lock_sbom.py ./scripts/
+# Each file of a package is checked against its hash; what no broker needs is not copied.
+RUN python3 -m venv --without-pip /opt/dejaq \
+    && ${PIP} --python /opt/dejaq/bin/python install --no-cache-dir --no-deps --require-hashes \
+        --only-binary :all: --no-compile --requirement requirements/image.txt \
+    && python3 scripts/slim.py /opt/dejaq \
+    && python3 -m venv --without-pip /opt/tools \
+    && ${PIP} --python /opt/tools/bin/python install --no-cache-dir --no-deps --require-hashes \
+        --only-binary :all: --no-compile --requirement requirements/build.txt
 COPY . .
-RUN /opt/tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
-    && /opt/dejaq/bin/python -m pip install --no-cache-dir --no-deps --no-index /wheels/*.whl \
-    && cd /opt/dejaq/lib/python3*/site-packages \
-    && rm -rf pyarrow/tests pyarrow/include pyarrow/src pyarrow/includes \
-        numpy/_core/tests numpy/*/tests numpy/tests numpy/f2py numpy/_core/include pip pip-*.dist-info \
-        setuptools setuptools-*.dist-info \
-    && find . -name '*.pyx' -delete -o -name '*.pxd' -delete -o -name '*.a' -delete \
-    && find . -name '__pycache__' -prune -exec rm -rf {} + \
-    && /opt/dejaq/bin/python -m compileall -q --invalidation-mode unchecked-hash .
+RUN python3 scripts/lock_sbom.py requirements/image.txt /opt/dejaq/sbom.cdx.json \
+    && /opt/tools/bin/python -m hatchling build -t wheel -d /wheels \
+    && ${PIP} --python /opt/dejaq/bin/python install --no-cache-dir --no-deps --no-index --no-compile /wheels/*.whl \
+    && PYTHONHASHSEED=0 /opt/dejaq/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/dejaq/lib
 
 FROM ${BASE}
 COPY --from=build /opt/dejaq /opt/dejaq

@@ -23,8 +23,12 @@ QUICK := tests/unit tests/rules tests/model tests/tidy
 # REQUIRE_ALL=1: nothing may be skipped; what CI sets.
 REQUIRE_ALL ?=
 export REQUIRE_ALL
+ifeq ($(REQUIRE_ALL),1)
+# What the installation makes; without it, a test makes one of its own.
+export DEJAQ_IMAGE ?= localhost/dejaq
+endif
 
-CODE := $(wildcard src tests bench dev examples scripts)
+CODE := $(wildcard src tests bench dev examples scripts clients/python/src)
 
 .PHONY: help
 help:
@@ -60,11 +64,11 @@ unit: venv-dev ## unit tests only
 
 quick: venv-dev ## unit tests, the rules, the models, the house rules: under three minutes on two cores
 	@SECONDS=0; $(PY) -m pytest $(QUICK) -m "not slow and not crash and not timing" \
-		-q -n $(QUICK_PROCESSES) --dist loadgroup $(PYTEST_ARGS); echo "== quick: $$SECONDS s"
+		-q -n $(QUICK_PROCESSES) --dist loadscope $(PYTEST_ARGS); echo "== quick: $$SECONDS s"
 
 test: venv-test lint-only types imports docs-only ## everything, as CI runs it; tests/README.md says when to run what
 	@echo "== tests"
-	@SECONDS=0; $(PY) -m pytest tests -m "not timing" -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS); echo "== tests: $$SECONDS s"
+	@SECONDS=0; $(PY) -m pytest tests -m "not timing" -n $(TEST_PROCESSES) --dist loadscope $(PYTEST_ARGS); echo "== tests: $$SECONDS s"
 	@$(MAKE) timing
 
 # Status 5: PYTEST_ARGS leave none of them.
@@ -77,7 +81,7 @@ format: venv-dev ## rewrite the code in its one format
 	@$(PY) -m ruff format $(CODE)
 
 ##@ Check one thing
-.PHONY: lint tidy docs docs-check
+.PHONY: lint tidy docs docs-check notebooks picture site chart
 lint: venv-dev lint-only types imports ## format, lint, types and import contracts
 
 tidy: venv-dev ## the house rules, as tests
@@ -85,18 +89,33 @@ tidy: venv-dev ## the house rules, as tests
 	@$(PY) -m pytest tests/tidy -q $(PYTEST_ARGS)
 
 docs: venv-dev ## write the generated code and pages again
+	@$(PY) scripts/generate_light_client.py
 	@$(PY) scripts/generate_sync_client.py
 	@$(PY) scripts/generate_reference.py
 
 docs-check: venv-dev docs-only ## fail if a generated page is stale or a link is broken
 	@$(PY) -m pytest tests/docs -q $(PYTEST_ARGS)
 
+notebooks: venv-dev ## run the notebooks, and write anew what they show (needs Spark; ARGS=first-steps: one)
+	@PYTHONPATH=src:. $(PY) -m tests.docs.notebooks $(ARGS)
+
+picture: venv-dev ## run the demo, and draw README's moving picture of it (ARGS="--seconds 20")
+	@PYTHONPATH=src $(PY) scripts/draw_demo.py $(ARGS)
+
+site: venv-dev ## make the documentation as a site, in build/site/html (ARGS=--serve shows it)
+	@scripts/site.sh $(ARGS)
+
+chart: venv-dev ## have helm lint the chart, and write what it makes of it again (builds helm at first: minutes)
+	@scripts/install_helm.sh
+	@PYTHONPATH=src:. $(PY) -m tests.cli.chart
+	@$(PY) -m pytest tests/cli/test_helm.py -q $(PYTEST_ARGS)
+
 ##@ Prove: tests/README.md says which when
 .PHONY: sim rot
 SEED ?= 1
 N ?= 200
 KIND ?= broker
-sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=clients: with the client library, KIND=servers: what nodes do about servers, KIND=rude: with bad input) with crashes, power cuts and a bad network (SEED=first N=how many)
+sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=clients: with the client library, KIND=servers: what nodes do about servers, KIND=views: with subscriptions and retention, KIND=rude: with bad input) with crashes, power cuts and a bad network (SEED=first N=how many)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --kind $(KIND) --first $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: sim-coverage
@@ -104,11 +123,11 @@ sim-coverage: venv-dev ## which statements simulated seeds run, by room (KIND=cl
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.coverage --kind $(KIND) --first $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: spark-heavy
-spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect, a killed pipeline
+spark-heavy: venv-dev ## what takes minutes with Spark: Spark Connect, declared tables, a killed pipeline
 	@scripts/install.sh spark connect
 	@scripts/install_java.sh
 	@scripts/install_kafka.sh
-	@SPARK_HEAVY=1 $(PY) -m pytest tests/spark/test_connect.py tests/spark/test_reorder.py $(PYTEST_ARGS)
+	@SPARK_HEAVY=1 $(PY) -m pytest tests/spark/test_connect.py tests/spark/test_declared.py tests/spark/test_reorder.py $(PYTEST_ARGS)
 
 rot: venv-dev ## flip bits in one of three JetStream servers, read everything back, repair (SEED=first N=how many)
 	@scripts/install.sh cluster
@@ -130,7 +149,7 @@ PLANTED ?=
 fuzz: venv-dev ## spoilt Arrow batches at a broker: no death, no InternalError, no secret (BATCHES=1000000 SEED=first PLANTED=hole)
 	@PYTHONPATH=src:. $(PY) -m tests.hostile.fuzz --batches $(BATCHES) --seed $(SEED) --planted "$(PLANTED)"
 
-.PHONY: mutants crash powercut crash-states soak chaos reliability
+.PHONY: mutants crash powercut crash-states soak chaos chaos-containers reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
 
@@ -158,13 +177,18 @@ chaos: venv-dev ## three brokers in networks that fail, killed, paused, their cl
 	@scripts/install_servers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.chaos $(ARGS)
 
+chaos-containers: venv-dev ## three containers of the image, of which one is killed, one drained, all upgraded under load, in two minutes; needs root and podman
+	@scripts/install.sh cluster
+	@scripts/install_containers.sh || true
+	@PYTHONPATH=src:. $(PY) -m tests.chaos.containers $(ARGS)
+
 reliability: venv-dev ## everything that breaks things on purpose, in half an hour
 	@scripts/install_pythons.sh
 	@scripts/install_servers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster bench-workers bench-sqs
+.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster bench-workers bench-sqs bench-subscriptions
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
@@ -196,10 +220,17 @@ bench-sqs: venv-bench ## SQS's calls beside moto and ElasticMQ, and delays of da
 	@$(PY) -m bench sqs $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
+bench-subscriptions: venv-bench ## subscriptions and replay beside Kafka, Redis streams and JetStream, in twelve minutes (AGAINST=commit)
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@scripts/install_kafka.sh || true
+	@$(PY) -m bench subscriptions --rounds 3 --seconds 4 $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
 bench-spark: venv-bench ## Spark writes and reads topics, beside what Spark takes itself
 	@scripts/install.sh spark
 	@scripts/install_java.sh || true
-	@$(PY) -m bench spark $(ARGS)
+	@$(PY) -m bench spark spark_lateness $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-cluster: venv-bench ## three copies, PostgreSQL, hand-over and failover of 100 partitions, in five minutes
@@ -207,6 +238,16 @@ bench-cluster: venv-bench ## three copies, PostgreSQL, hand-over and failover of
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench cluster $(ARGS)
 	@$(PY) scripts/generate_reference.py
+
+##@ Ship
+.PHONY: image first-message
+image: venv ## make the image from Debian's packages, without a registry, as localhost/dejaq (ARGS=TAG)
+	@scripts/install_containers.sh || true
+	@scripts/image.sh $(ARGS)
+
+first-message: venv ## how long it takes from an empty Debian to a message that is delivered
+	@scripts/install_containers.sh || true
+	@scripts/first_message.sh
 
 ##@ Keep house
 .PHONY: lock licences sbom sbom-check audit clean
@@ -254,6 +295,9 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install_zookeeper.sh || true
 	@scripts/install_clients.sh || true
 	@scripts/install_sdks.sh || true
+	@scripts/install_site.sh || true
+	@scripts/install_containers.sh || true
+	@scripts/image.sh localhost/dejaq || true
 	@scripts/install_pythons.sh
 endif
 
@@ -273,5 +317,6 @@ imports: venv-dev
 
 docs-only: venv-dev
 	@echo "== generated code and pages"
+	@$(PY) scripts/generate_light_client.py --check
 	@$(PY) scripts/generate_sync_client.py --check
 	@$(PY) scripts/generate_reference.py --check

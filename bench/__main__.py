@@ -32,9 +32,12 @@ DEFAULT_QUESTIONS = tuple(
     for question in QUESTIONS
     if question
     not in {
+        "subscriptions",
         "doq",
         "scale",
+        "spark_lateness",
         "journals",
+        "beside",
         "bytes",
         "cluster",
         "many",
@@ -42,6 +45,7 @@ DEFAULT_QUESTIONS = tuple(
         "workers",
         "sqs",
         "console",
+        "scaling",
     }
 )
 
@@ -53,7 +57,7 @@ DEFAULT_QUESTIONS = tuple(
 @click.option("--seconds", default=10.0, show_default=True, help="Length of a case at most.")
 @click.option("--rounds", default=5, show_default=True, help="Turns of every system.")
 @click.option("--senders", default=64, show_default=True, help="Producers of the case `single`.")
-@click.option("--messages", default=100_000_000, show_default=True, help="Of `scale`, `console`.")
+@click.option("--messages", default=100_000_000, show_default=True, help="Where it takes many.")
 @click.option("--systems", default=",".join(NAMES), show_default=True, help="Which, by name.")
 @click.option("--quick", is_flag=True, help="A run of seconds that shows that everything works.")
 @click.option(
@@ -83,8 +87,9 @@ def main(
 ) -> None:
     """Measure DejaQ and its peers, in turn, on this machine.
 
-    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, parts (all by
-    console.
+    QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, spark, parts
+    (all by default); and subscriptions, doq, scale, spark_lateness, journals, bytes, cluster,
+    many, processes, workers, sqs, console, scaling.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))

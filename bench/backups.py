@@ -1,6 +1,7 @@
 """How long a backup, one more after one percent of change, and a restore take; and their sizes.
 
-In this process, into directories. See: questions/bytes.py.
+In this process, into directories. The broker is stopped and started before each backup, so that
+there is a snapshot between two of them. See: questions/bytes.py.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 import dejaqueue
@@ -33,21 +35,26 @@ def backup_rows(question: str, plan: Plan, report: Callable[[str], None]) -> lis
     found: dict[tuple[str, str], float] = {}
     with dejaqueue.open(folder / "data") as client:
         client.create_topic("t")
-        _send(client, plan.rows)
-        for case in ("full", "incremental"):
+        ids = _send(client, plan.rows)
+    for case in ("full", "incremental"):
+        with dejaqueue.open(folder / "data") as client:
+            client.counts("t")  # it is read before the clock starts
             began = time.perf_counter()
             taken = _backup(client, where)
             found[case, SECONDS] = time.perf_counter() - began
             found[case, BYTES] = taken["new_bytes"]
-            _send(client, max(1, plan.rows // 100))
-    store = open_store(str(folder / "restored"))
+            if case == "full":
+                _change(client, ids)
     archive = Archive.open(where)
     manifest = archive.newest()
     assert manifest is not None
     began = time.perf_counter()
+    store = open_store(str(folder / "restored"))
     restored = Restore(archive, manifest, store).run(RestorePlan())
     store.close()
-    found["restore", RATE] = restored.messages / (time.perf_counter() - began)
+    with dejaqueue.open(folder / "restored") as client:
+        assert client.counts("t")["scheduled"] == restored.messages
+        found["restore", RATE] = restored.messages / (time.perf_counter() - began)
     rows = []
     for (case, unit), value in found.items():
         ratio = value / found["full", unit] if case == "incremental" else None
@@ -80,9 +87,18 @@ def _batches(count: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"payload": payloads, "due": dues})
 
 
-def _send(client: Client, count: int) -> None:
-    for batch in _batches(count):
-        client.send_batch("t", batch)
+def _send(client: Client, count: int) -> npt.NDArray[np.int64]:
+    """Send so many; their ids."""
+    answers = [client.send_batch("t", batch) for batch in _batches(count)]
+    return np.concatenate([answer.ids for answer in answers])
+
+
+def _change(client: Client, ids: npt.NDArray[np.int64]) -> None:
+    """Change one percent: a half is new, of the oldest a quarter is cancelled, a quarter moved."""
+    _send(client, max(1, len(ids) // 200))
+    each = max(1, len(ids) // 400)
+    client.cancel("t", ids=ids[:each])
+    client.move("t", ids=ids[each : 2 * each], delay=FAR_MS / 500)
 
 
 def _backup(client: Client, where: str) -> dict[str, int]:

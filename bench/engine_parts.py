@@ -18,7 +18,7 @@ import numpy as np
 
 from dejaqueue.engine.commands import Ack, Cancel, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.snapshot import plan_snapshot, restore
 from dejaqueue.schema.keys import hash_keys
 

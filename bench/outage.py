@@ -99,22 +99,26 @@ class Probe:
             receiver.join(20)
 
     def wait_served(self, since: float, seconds_max: float) -> None:
-        """Return when a message that was sent after `since` has come from every partition.
+        """Return when a message that was sent after `since` has come from every partition, and
+        each lane has had an answer since.
 
         Raises:
             ServerFailed: that took too long.
         """
         deadline = time.monotonic() + seconds_max
-        while min(self._newest.values()) < since:
+        while min(self._newest.values()) < since or not self._all_answered(since):
             if self._failure is not None:
                 raise self._failure
             if time.monotonic() > deadline:
                 late = sorted(p for p, sent in self._newest.items() if sent < since)
                 raise ServerFailed(
-                    f"after {seconds_max:.0f} s nothing came from {len(late)} of "
+                    f"after {seconds_max:.0f} s nothing, or no answer, came from {len(late)} of "
                     f"{len(self._newest)} partitions: {late[:10]}"
                 )
             time.sleep(0.02)
+
+    def _all_answered(self, since: float) -> bool:
+        return all(times and times[-1] > since for times in self._answered)
 
     def gaps(self, since: float) -> tuple[list[float], list[float]]:
         """The longest time after `since` in which each lane had no answer, and that in which no

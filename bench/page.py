@@ -20,12 +20,15 @@ TITLES = {
     "lateness": "Lateness",
     "pollers": "Lateness beside clients that wait over HTTP",
     "hot_instant": "Hot instant",
+    "beside": "Beside a topic that has much to do at once",
     "fair": "Fair topics",
+    "subscriptions": "Subscriptions",
     "http": "HTTP",
     "doq": "DOQ's gRPC streams",
     "scale": "Scale",
     "topics": "Topics that nobody uses",
     "spark": "Spark",
+    "spark_lateness": "Lateness of Spark's streaming read",
     "journals": "Journals on servers",
     "bytes": "Bytes at rest",
     "cluster": "Three brokers",
@@ -34,6 +37,7 @@ TITLES = {
     "workers": "Workers",
     "sqs": "The API of Amazon SQS",
     "console": "The console",
+    "scaling": "What consumers are scaled by, simulated",
     "parts": "Parts",
 }
 

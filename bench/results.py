@@ -23,12 +23,15 @@ QUESTIONS = (
     "lateness",
     "pollers",
     "hot_instant",
+    "beside",
     "fair",
+    "subscriptions",
     "http",
     "doq",
     "scale",
     "topics",
     "spark",
+    "spark_lateness",
     "journals",
     "bytes",
     "cluster",
@@ -37,6 +40,7 @@ QUESTIONS = (
     "workers",
     "sqs",
     "console",
+    "scaling",
     "parts",
 )
 """All questions, in the order of the page."""

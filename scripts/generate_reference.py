@@ -293,6 +293,55 @@ def cluster_figures_block() -> str:
     )
 
 
+def kept_cases(question: str) -> dict[str, dict[str, Any]]:
+    """The rows of a question, by case."""
+    kept = json.loads((ROOT / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))
+    return {row["case"]: row for row in kept if row["question"] == question}
+
+
+TRIGGERS = (
+    ("as_fast", "none, or `processingTime` of 0"),
+    ("every_second", '`processingTime="1 second"`'),
+    ("available_now", "`availableNow`, started again and again"),
+)
+
+
+def spark_lateness_block() -> str:
+    """How late a streaming read is by its trigger."""
+    found = kept_cases("spark_lateness")
+    if not found:
+        return "No figures yet: `make bench-spark` measures and writes them.\n"
+    rows: list[tuple[object, ...]] = []
+    for case, words in TRIGGERS:
+        names = (f"{case}_p50", f"{case}_p99", f"{case}_ceiling_p50", f"{case}_ceiling_p99")
+        rows.append((words, *(measured(found[name]) for name in names)))
+    head = ("trigger", "half within", "99 % within", "a source without a broker: half", "99 %")
+    return f"{table(head, rows)}\n{measured_at('spark_lateness')}\n"
+
+
+SCALERS = (
+    ("backlog", "what is ready: `within=0`"),
+    ("due_60s", "what is due within a minute: `within=60s`"),
+    ("due_60s_unbounded", "the same, with `behavior` as below"),
+    ("due_5m", "what is due within five minutes: `within=5m`"),
+    ("all_there", "200 consumers from the beginning"),
+)
+
+
+def scaling_block() -> str:
+    """How late messages are by what their consumers are scaled by."""
+    found = kept_cases("scaling")
+    rows: list[tuple[object, ...]] = []
+    for case, words in SCALERS:
+        names = [f"{when}_{case}_{part}" for when in ("at_once", "spread") for part in SCALED]
+        rows.append((words, *(measured(found[name]) for name in names)))
+    head = ("scaled by", "at nine sharp: p99", "cost", "within ten minutes: p99", "cost")
+    return f"{table(head, rows)}\n{measured_at('scaling')}\n"
+
+
+SCALED = ("p99", "consumers")
+
+
 def measured_at(*questions: str) -> str:
     """Of which commits the figures of these questions are, and of which days."""
     runs = json.loads((ROOT / "bench" / "results" / "runs.json").read_text(encoding="utf-8"))
@@ -424,6 +473,8 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "rules": rules_block,
     "figures": figures_block,
     "cluster-figures": cluster_figures_block,
+    "spark-lateness": spark_lateness_block,
+    "scaling": scaling_block,
     "metrics": metrics_block,
     "worker-metrics": worker_metrics_block,
     "licences": licences_block,

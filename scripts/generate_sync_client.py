@@ -1,8 +1,8 @@
-"""Generates the synchronous client from the asynchronous one; `--check` only compares.
+"""Generates the synchronous clients from the asynchronous ones; `--check` only compares.
 
-Every file of `src/dejaqueue/client/_aio/` becomes the file of the same name in `_sync/`: words of
-asynchronous code are replaced, nothing else. What really differs is in waiting.py, which both
-folders have by hand.
+Every file of `_aio/` in `src/dejaqueue/client/`, and in the light client under `clients/python`,
+becomes the file of the same name in `_sync/` beside it: words of asynchronous code are replaced,
+nothing else. What really differs is in waiting.py, which both folders have by hand.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-CLIENT = Path(__file__).resolve().parent.parent / "src" / "dejaqueue" / "client"
-SOURCES, TARGETS = CLIENT / "_aio", CLIENT / "_sync"
+ROOT = Path(__file__).resolve().parent.parent
+CLIENT = ROOT / "src" / "dejaqueue" / "client"
+LIGHT = ROOT / "clients" / "python" / "src" / "dejaqueue_client"
 BY_HAND = {"__init__.py", "waiting.py"}
 WORDS = [
     (
@@ -39,7 +40,7 @@ WORDS = [
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\b(_?)Async([A-Z]\w+)", r"\1\2"),
-    (r"\bdejaqueue\.client\._aio\b", "dejaqueue.client._sync"),
+    (r"\b(dejaqueue[._]client)\._aio\b", r"\1._sync"),
     (r"\basynchronous\b", "synchronous"),
     (
         r"See: client/core\.py for what does not wait; docs",
@@ -48,43 +49,51 @@ WORDS = [
 ]
 
 
-def generate(name: str) -> str:
-    """The synchronous text of an asynchronous source file."""
-    text = (SOURCES / name).read_text()
+def generate(client: Path, name: str) -> str:
+    """The synchronous text of an asynchronous source file of a client."""
+    text = (client / "_aio" / name).read_text()
     for pattern, replacement in WORDS:
         text = re.sub(pattern, replacement, text)
     for tool in (["check", "--quiet", "--fix", "--select", "I"], ["format"]):
         # The command's name, so that ruff takes the project's settings for the file.
+        target = client / "_sync" / name
         text = subprocess.run(
-            [sys.executable, "-m", "ruff", *tool, "--stdin-filename", TARGETS / name, "-"],
+            [sys.executable, "-m", "ruff", *tool, "--stdin-filename", target, "-"],
             input=text,
             capture_output=True,
             text=True,
             check=True,
-            cwd=CLIENT,
+            cwd=ROOT,
         ).stdout
     return text
+
+
+def stale_files(client: Path, *, only_check: bool) -> list[Path]:
+    """Files of `_sync` that are not what they should be; unless told not to, they are mended."""
+    names = {path.name for path in (client / "_aio").glob("*.py")} - BY_HAND
+    stale = []
+    for name in sorted(names):
+        text, path = generate(client, name), client / "_sync" / name
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(path)
+        if not only_check:
+            path.write_text(text)
+    for path in sorted((client / "_sync").glob("*.py")):
+        if path.name not in names | BY_HAND:
+            stale.append(path)
+            if not only_check:
+                path.unlink()
+    return stale
 
 
 def main(arguments: list[str]) -> int:
     """Write the files, or with `--check` tell which would change; exit status 1 if any would."""
     only_check = "--check" in arguments
-    names = {path.name for path in SOURCES.glob("*.py")} - BY_HAND
-    stale = []
-    for name in sorted(names):
-        text, path = generate(name), TARGETS / name
-        if path.exists() and path.read_text() == text:
-            continue
-        stale.append(name)
-        if not only_check:
-            path.write_text(text)
-    for path in sorted(TARGETS.glob("*.py")):
-        if path.name not in names | BY_HAND:
-            stale.append(path.name)
-            if not only_check:
-                path.unlink()
-    for name in stale:
-        print(f"_sync/{name}: {'stale, run' if only_check else 'written by'} {__file__}")
+    stale = [path for one in (CLIENT, LIGHT) for path in stale_files(one, only_check=only_check)]
+    for path in stale:
+        told = "stale, run" if only_check else "written by"
+        print(f"{path.relative_to(ROOT)}: {told} {__file__}")
     return 1 if stale and only_check else 0
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetch Spark's part for Kafka and a Kafka broker from Maven Central, for tests of the pipeline
-# `reorder`. Nothing else needs them; users of the pipeline get Spark's part by --packages.
+# `reorder`, and for `make bench-subscriptions`. Nothing else needs them; users of the pipeline get
+# Spark's part by --packages.
 # Usage: scripts/install_kafka.sh [FOLDER]; the folder is .venv/kafka by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -22,14 +22,14 @@ compile() { # compile OUTPUT ARGUMENTS...
 
 if [[ "${1:-}" != "--upgrade" ]]; then
     # Keep what is locked, as far as it still fits.
-    cat requirements/{build,run,dev,bench,spark,connect,cluster,image,audit}.txt 2>/dev/null |
+    cat requirements/{build,run,dev,bench,spark,connect,cluster,image,audit,site}.txt 2>/dev/null |
         sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\\]*\).*/\1/p' | sort -u >"$scratch/locked.txt" || true
 fi
 
 # One resolution over everything, so that no two files disagree; then one file per purpose.
 touch "$scratch/locked.txt"
 cp "$scratch/locked.txt" "$scratch/all.txt"
-compile "$scratch/all.txt" pyproject.toml requirements/build.in requirements/audit.in --all-extras --group dev --group bench
+compile "$scratch/all.txt" pyproject.toml requirements/build.in requirements/audit.in requirements/site.in --all-extras --group dev --group bench
 compile requirements/build.txt requirements/build.in \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/run.txt pyproject.toml --extra demo --extra http --extra doq --excludes requirements/run.excludes \
@@ -55,4 +55,5 @@ for peers in peers arq moto; do # by themselves: they are never installed beside
         --constraints "$scratch/$peers.txt" --generate-hashes --no-annotate
 done
 compile requirements/audit.txt requirements/audit.in --constraints "$scratch/all.txt" --generate-hashes --no-annotate
+compile requirements/site.txt requirements/site.in --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 echo "locked: $(grep -h -c -E '^[A-Za-z0-9]' requirements/*.txt | paste -sd' ') packages (audit, bench, build, dev, run, spark)"

@@ -23,7 +23,7 @@ mkdir -p "$(dirname "$output")"
 project="$(mktemp)"
 trap 'rm -f "$project"' EXIT
 version="$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' src/dejaqueue/version.py)"
-sed "s/^dynamic = \[\"version\"\]\$/version = \"${version:?}\"/" pyproject.toml >"$project"
+sed "s/^dynamic = \[\"version\", \"readme\"\]\$/version = \"${version:?}\"/" pyproject.toml >"$project"
 .venv/audit/bin/cyclonedx-py environment --pyproject "$project" --mc-type application \
     --output-reproducible --of JSON --output-file "$output" .venv/release/bin/python
 echo "wrote $output"

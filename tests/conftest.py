@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from dev.reaper import start_reaper
 from tests.checker.internal import internal_errors
@@ -48,6 +50,7 @@ TOGETHER = ("tests/spark/", "tests/cluster/")
 """Folders whose tests share what takes long to start: a JVM, servers."""
 LONGEST = (
     *TOGETHER,
+    "tests/chaos/",
     "tests/crash/",
     "tests/conformance/",
     "tests/dev/",
@@ -56,6 +59,9 @@ LONGEST = (
     "tests/model/",
     "tests/simulation/",
     "tests/mutation/",
+    "tests/corruption/",
+    "tests/docs/",
+    "tests/console/",
 )
 """What takes long begins first, so that nothing is waited for at the end."""
 WATCHED = ("tests/integration/", "tests/hostile/")
@@ -71,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def says_nothing_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a clock is kept differs by machine; what brokers in this process say does not."""
-    monkeypatch.setattr("dejaqueue.clock._adjtimex", None)
+    monkeypatch.setattr("dejaqueue.operating_system._adjtimex", None)
 
 
 BUSY_SHARE_MAX = 0.25
@@ -99,13 +105,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"the machine is not quiet: {busy_share():.0%} busy; run `make timing` later")
 
 
+class Together(LoadScopeScheduling):  # type: ignore[misc]  # it is of no type that mypy knows
+    """Deals files, and folders of `TOGETHER`, to processes in the order of collection.
+
+    pytest-xdist's own groups need an attribute that pytest no longer has (9.2): each test was dealt
+    alone, and nothing said so.
+    """
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        place = nodeid.partition("::")[0]
+        return next((name for name in TOGETHER if place.startswith(name)), place)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
+    """Say which tests stay together (pytest-xdist asks)."""
+    return Together(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests stay together and which come first; pytest-xdist keeps both."""
-    for item in items:
-        place = item.nodeid.partition("::")[0]
-        folder = next((name for name in TOGETHER if place.startswith(name)), place)
-        item.add_marker(pytest.mark.xdist_group(folder))
+    """Say which tests come first; pytest-xdist keeps the order."""
 
     def rank(item: pytest.Item) -> int:
         found = (n for n, name in enumerate(LONGEST) if item.nodeid.startswith(name))

@@ -1,4 +1,4 @@
-"""What do encryption at rest, backups and restores cost?
+"""What do encryption at rest, backups, restores and large payloads cost?
 
 The same broker and the same load, plain and encrypted in turns: `enqueue_…` is one producer with
 batches of 1,000, 100 random bytes each; `lease_ack_…` one consumer that leases and acks 1,000 at a
@@ -7,8 +7,12 @@ the broker's own processor time for a message, which other programs on the machi
 there a ratio below 1 is a cost, as it is for the rates.
 
 `backup_full_…` is the first backup of all messages to a directory, `backup_incremental_…` the next
-one after one percent more, with its ratio to the full one; `restore` writes that into a new
-directory.
+one after one percent was changed (a half is new, the oldest are cancelled or moved) and a snapshot
+was taken, with its ratio to the full one; `restore` writes that into a new directory and starts a
+broker there, until it serves. `payload_…` are payloads of a MiB, in the journal and in a payload
+store, with their ratio to that store alone.
+`streamed_…` is one payload of a GiB that is streamed, with its ratio to a program that writes and
+reads a file, and the memory that client and broker take more for it.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from collections.abc import Callable
 
 from bench.backups import backup_rows
 from bench.load import past_load
+from bench.payloads import payload_rows
 from bench.percentiles import spread
 from bench.results import Outcome, Row
+from bench.streamed_payloads import streamed_rows
 from bench.systems.dejaq import DejaqSystem
 from bench.systems.servers import new_folder
 from bench.systems.system import Plan
@@ -49,6 +55,8 @@ def measure(plan: Plan, report: Report) -> Outcome:
     medians = {which: spread(found)["median"] for which, found in figures.items()}
     outcome.spreads = {_key(*which): spread(found) for which, found in figures.items()}
     outcome.rows = rows_of(medians) + backup_rows(QUESTION, plan, report)
+    outcome.rows += payload_rows(QUESTION, plan, report)
+    outcome.rows += streamed_rows(QUESTION, plan, report)
     return outcome
 
 

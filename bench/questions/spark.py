@@ -52,12 +52,12 @@ Report = Callable[[str], None]
 
 def measure(plan: Plan, report: Report) -> Outcome:
     """Answer the question."""
-    missing = _missing()
+    missing = missing_part()
     if missing:
         return Outcome(left_out=[missing])
     system = DejaqSystem()
     system.start(plan.folder)
-    session = _start_spark()
+    session = start_spark()
     rates: dict[str, list[float]] = {}
     try:
         for number in range(plan.rounds + 1):
@@ -67,7 +67,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
                     rates.setdefault(case, []).append(rate)
                 report(f"round {number}: {case}: {rate:,.0f} {UNIT}")
     finally:
-        _stop_spark(session)
+        stop_spark(session)
         system.stop()
     outcome = Outcome(rows=rows_of(rates))
     outcome.spreads = {f"{_system(case)}/{case}": spread(values) for case, values in rates.items()}
@@ -91,7 +91,8 @@ def _system(case: str) -> str:
     return "spark" if case.endswith("_ceiling") else "dejaq"
 
 
-def _missing() -> str:
+def missing_part() -> str:
+    """What a measurement with Spark lacks here; "" = nothing."""
     if importlib.util.find_spec("pyspark") is None:
         return "spark: the Python package pyspark is not installed"
     if shutil.which("java") is None:
@@ -99,7 +100,8 @@ def _missing() -> str:
     return ""
 
 
-def _start_spark() -> Any:
+def start_spark() -> Any:
+    """A session with two threads, in which Python is this one."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     from pyspark.sql import SparkSession
@@ -112,6 +114,8 @@ def _start_spark() -> Any:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
+        # Where others work, too, a Python takes its time to start.
+        "spark.python.authenticate.socketTimeout": "60s",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -124,7 +128,7 @@ def _start_spark() -> Any:
     return session
 
 
-def _stop_spark(session: Any) -> None:
+def stop_spark(session: Any) -> None:
     """End the session and its JVM, so that what it used counts as ours."""
     from pyspark import SparkContext
 

@@ -7,6 +7,7 @@ Holds: no fixed port, no program left behind, no folder left behind.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -101,15 +102,41 @@ def environment() -> dict[str, str]:
 
 def start_helper(module: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a module of the harness as a program, with pipes; wait until it prints `ready`."""
-    command = [sys.executable, "-m", module, *(str(argument) for argument in arguments)]
+    return start_program([sys.executable, "-m", module, *(str(argument) for argument in arguments)])
+
+
+def start_program(command: list[str]) -> subprocess.Popen[str]:
+    """Start a program with pipes; wait until it prints `ready`. Raises ServerFailed."""
     child = subprocess.Popen(
         command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
     if child.stdout.readline() != "ready\n":
         child.kill()
-        raise ServerFailed(f"{module} did not start: it ended with status {child.wait()}")
+        told = f"{shlex.join(command)} did not start: it ended with status {child.wait()}"
+        raise ServerFailed(told)
     return child
+
+
+def end_program(child: subprocess.Popen[str]) -> None:
+    """Tell a program with pipes that there is nothing more to do; kill it if it does not end."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.close()
+    try:
+        child.wait(STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    child.stdout.close()
+
+
+def run_program(command: list[str]) -> None:
+    """Run a program to its end. Raises ServerFailed, with the end of what it printed."""
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = (done.stdout + done.stderr)[-2_000:]
+        raise ServerFailed(f"{shlex.join(command)} failed:\n{told}")
 
 
 def is_listening(port: int) -> bool:

@@ -48,20 +48,32 @@ class SqsSystem:
         values = {"port": self.port, "path": self.path, "queue_url": self.queue_url}
         return {**values, "key_id": self.key_id, "secret": self.secret, **more}
 
+    def with_new_queue(self, queue: str) -> SqsSystem:
+        """The same server with an empty queue; the former one is deleted."""
+        key = self.key_id, self.secret
+        _ask(self.port, self.path, key, "DeleteQueue", {"QueueUrl": self.queue_url})
+        return _with_queue(self.server, self.port, self.path, key, queue)
+
 
 def _post(port: int, path: str, content: bytes, headers: dict[str, str]) -> Any:
     """The JSON that a call answers."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", content, headers)
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-        return json.loads(answer.read())
+        return json.loads(answer.read() or b"{}")
 
 
-def _with_queue(server: Server, port: int, path: str, key: tuple[str, str]) -> SqsSystem:
+def _ask(port: int, path: str, key: tuple[str, str], name: str, values: dict[str, Any]) -> Any:
+    """What a signed call answers."""
     signer = Signer(f"127.0.0.1:{port}", path, *key)
-    head, _, body = signer.request("CreateQueue", {"QueueName": QUEUE}).partition(b"\r\n\r\n")
+    head, _, body = signer.request(name, values).partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")[1:]
-    headers = dict(line.split(": ", 1) for line in lines)
-    made = _post(port, path, body, headers)
+    return _post(port, path, body, dict(line.split(": ", 1) for line in lines))
+
+
+def _with_queue(
+    server: Server, port: int, path: str, key: tuple[str, str], queue: str = QUEUE
+) -> SqsSystem:
+    made = _ask(port, path, key, "CreateQueue", {"QueueName": queue})
     # Some say another host than the one they were asked at; only the path matters.
     url = f"http://127.0.0.1:{port}{urlsplit(made['QueueUrl']).path}"
     return SqsSystem(server, port, path, *key, url)

@@ -33,8 +33,8 @@ def main(url: str, spark: SparkSession) -> None:
         print(f"{row['group']}: {row['count']}")
 
     print("cancelled:", client.cancel_where("campaign", group="Asia/Tokyo"))
-    narrow = spark.read.format("dejaq").schema("due bigint, key string").option("url", url)
-    for row in narrow.load("campaign").collect():
+    narrow = spark.read.format("dejaq").option("columns", "due, key").option("url", url)
+    for row in narrow.load("campaign").selectExpr("key", "string(due) as due").collect():
         print(row["key"], row["due"])
     client.close()
 

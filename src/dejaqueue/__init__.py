@@ -36,6 +36,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.model import RowStatus, Topic, TopicKind, pack_id, unpack_id
+from dejaqueue.operating_system import refuse_broker, runs_brokers
 from dejaqueue.version import __version__
 
 if TYPE_CHECKING:
@@ -100,10 +101,13 @@ _PLACES = {
     "open_async": "dejaqueue.local",
 }
 """Names that are imported when they are first used: the client loads Arrow, `open` the broker."""
+_OF_A_BROKER = ("open", "open_async")
 
 
 def __getattr__(name: str) -> Any:
     """What `_PLACES` names."""
+    if name in _OF_A_BROKER and not runs_brokers():
+        return refuse_broker
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'dejaqueue' has no attribute {name!r}")

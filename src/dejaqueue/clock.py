@@ -9,12 +9,12 @@ See: testing/virtual_clock.py for the clock of tests; ADR 0026.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
+
+from dejaqueue import operating_system
 
 STEP_SECONDS_MAX = 1.0
 """A wall clock that is put right is noticed within this: what is due then is so much late."""
@@ -212,11 +212,8 @@ class Discipline:
         return now_us
 
 
-_TIMEX_BYTES = 512
-"""More than any machine's `struct timex` takes. Zeroes ask, and set nothing."""
 _TIME_ERROR = 5
 """What Linux answers while nothing keeps its clock, or what keeps it is off (man adjtimex)."""
-_adjtimex: Any = getattr(ctypes.CDLL(None), "adjtimex", None) if sys.platform == "linux" else None
 
 
 def is_kept() -> bool | None:
@@ -226,19 +223,17 @@ def is_kept() -> bool | None:
         None where the kernel does not say: another system than Linux, or a container that may not
         ask.
     """
-    state = -1 if _adjtimex is None else _adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    state = operating_system.clock_state()
     return None if state < 0 else state != _TIME_ERROR
 
 
 _TRUSTED_US = 5_000
 """Between two comparisons with elapsed time at most, by the wall clock."""
-_ELAPSED_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Counts while the machine sleeps, where there is such a clock: waking up is no jump then."""
 
 
 def _read() -> tuple[int, int]:
     """Elapsed time and the wall clock, microseconds."""
-    elapsed_us = time.clock_gettime_ns(_ELAPSED_ID) // 1_000
+    elapsed_us = operating_system.elapsed_ns() // 1_000
     return elapsed_us, time.time_ns() // 1_000  # noqa: TID251 - the one reader of the wall clock
 
 

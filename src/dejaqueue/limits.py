@@ -35,8 +35,19 @@ TAG_BYTES_MAX: Final = 64
 HEADERS_BYTES_MAX: Final = 4_096
 # The default of a topic's max_payload; larger ones make every copy and buffer on the way larger.
 PAYLOAD_BYTES_DEFAULT: Final = 1 << 20
-# The most that a topic's max_payload may be: one batch must still fit a Flight message.
+# The most that the payload of a message in a batch may be: that must still fit a Flight message.
 PAYLOAD_BYTES_MAX: Final = 64 << 20
+# The most that a payload may have that is streamed in parts, past messages: what object stores
+# take as one object, too. A topic says by its max_payload how much of that it takes.
+STREAMED_BYTES_MAX: Final = 5 << 30
+# A part of it. Client and broker hold a few at a time, in several copies on their way: with 4 MiB
+# they took 200 and 124 MiB for a first payload, with this 66 and 30, and less for the next ones.
+PART_BYTES: Final = 1 << 20
+# The JSON before the bytes of a call that has some.
+CONTENT_HEAD_BYTES_MAX: Final = 16 << 10
+# What is sent as a stream and is no larger travels in its message, as payloads do: two requests
+# less, and every client can read it.
+UNSTREAMED_BYTES_MAX: Final = 256 << 10
 # The first instant that a due time may name (3 March 1973), 0 aside. A number below it is a time in
 # seconds that was taken for milliseconds: 1_800_000_000 would be a day in January 1970, and the
 # message would go out at once instead of years later.
@@ -72,6 +83,10 @@ WEIGHTS_MAX: Final = 10_000
 LABELS_BYTES_MAX: Final = 64 << 10
 # Named subscriptions of a topic: each has a row of its own for each message.
 SUBSCRIPTIONS_MAX: Final = 64
+# What an ephemeral subscription outlives its last consumer by: at least what a reconnect takes, and
+# at most thirty days: what stays longer is deleted by somebody.
+EPHEMERAL_MS_MIN: Final = 1_000
+EPHEMERAL_MS_MAX: Final = 30 * 24 * 3_600_000
 # Thirty days: a message that waits longer between attempts is better sent anew.
 BACKOFF_MS_MAX: Final = 30 * 24 * 3_600_000
 
@@ -147,8 +162,10 @@ PEEK_ROWS_MAX: Final = 10_000
 # Rows of the message table looked at in one stretch for a peek, a count or a change by filter:
 # about a millisecond of work, two with tags.
 BROWSE_ROWS_MAX: Final = 1 << 18
-# Messages moved or cancelled by one command of a change by filter: a few milliseconds of work.
-CHANGE_ROWS_MAX: Final = 8_192
+# Messages moved or cancelled by one command of a change by filter: about a millisecond of work.
+CHANGE_ROWS_MAX: Final = 2_048
+# Messages of one partition whose due times a move into a window looks at first: 8 bytes each.
+WINDOW_ROWS_MAX: Final = 10_000_000
 # Buckets of one histogram.
 BUCKETS_MAX: Final = 10_000
 # Groups or tags in one answer to `counts`.

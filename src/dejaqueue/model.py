@@ -1,6 +1,6 @@
 """The words of the contract: topics, message states, row statuses, ids.
 
-Room: vocabulary; pure, imports only `limits` and `errors`.
+Room: vocabulary; pure.
 Holds: an id packs to 63 bits and unpacks to what went in; row statuses keep their numbers for ever.
 See: docs/reference/semantics.md.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
@@ -19,11 +18,12 @@ from typing import Any, NewType, TypeVar
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.subscriptions import (
+    EPHEMERAL,
     Order,
-    check_subscription_name,
     check_subscriptions,
     own_settings,
 )
+from dejaqueue.topic_names import check_topic_name, shard_name, subscription_name
 
 Sequence = NewType("Sequence", int)
 """Number of a message within its partition, from 0, never reused."""
@@ -190,97 +190,17 @@ def unpack_id(message_id: int) -> tuple[int, int]:
     return message_id >> limits.SEQUENCE_BITS, message_id & limits.SEQUENCE_MAX
 
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
-
-
-def check_topic_name(name: object, field: str = "topic.name") -> str:
-    """Return the name, or raise BadRequest if no topic may be called so."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
-        raise BadRequest(field, "1 to 255 characters of A-Z a-z 0-9 . _ -", name)
-    return name
-
-
-_SHARD = re.compile(r"(.+)=(\d{1,3})-(\d{1,3})")
-
-
-def shard_name(topic: str, shard: int, spread: int) -> str:
-    """What one shard of a topic is called, between brokers and clients that go there themselves.
-
-    Shard s of n has the partitions p with p % n = s. No topic can be called so.
-
-    >>> shard_name("reminders", 1, 3)
-    'reminders=1-3'
-    """
-    return f"{topic}={shard}-{spread}"
-
-
-def parse_shard(name: str) -> tuple[str, int, int] | None:
-    """Topic, shard and spread of a shard's name; None if it is not one.
-
-    >>> parse_shard("reminders=1-3"), parse_shard("reminders")
-    (('reminders', 1, 3), None)
-    """
-    match = _SHARD.fullmatch(name) if "=" in name else None
-    if match is None:
-        return None
-    return match[1], int(match[2]), int(match[3])
-
-
-def subscription_name(topic: str, subscription: str) -> str:
-    """What a subscription of a topic is called where a topic is consumed or looked at; "" = the
-    unnamed one. No topic can be called so.
-
-    >>> subscription_name("orders", "billing")
-    'orders@billing'
-    """
-    return f"{topic}@{subscription}" if subscription else topic
-
-
-def parse_subscription(name: str) -> tuple[str, str]:
-    """The topic, or shard of one, of a name that may be a subscription's, and the subscription.
-
-    >>> parse_subscription("orders@billing"), parse_subscription("orders")
-    (('orders', 'billing'), ('orders', ''))
-    >>> parse_subscription("orders@billing=1-3")
-    ('orders=1-3', 'billing')
-    """
-    if "@" not in name:
-        return name, ""
-    shard = parse_shard(name)
-    topic, _, subscription = (name if shard is None else shard[0]).partition("@")
-    return (topic if shard is None else shard_name(topic, *shard[1:])), subscription
-
-
-def topic_of(name: str) -> str:
-    """The topic of a name that may be a shard's."""
-    shard = parse_shard(name)
-    return name if shard is None else shard[0]
-
-
-def check_served_name(name: object, field: str = "topic.name") -> str:
-    """Return the name of a topic, of a subscription, or of a shard of one, or raise BadRequest."""
-    if isinstance(name, str) and "@" in name:
-        served, subscription = parse_subscription(name)
-        check_served_name(served, field)
-        check_subscription_name(subscription, field)
-        return name
-    shard = parse_shard(name) if isinstance(name, str) else None
-    if shard is not None and shard[1] < shard[2] <= limits.SPREAD_MAX:
-        check_topic_name(shard[0], field)
-        return str(name)
-    return check_topic_name(name, field)
-
-
 _BOUNDS: dict[str, tuple[float, float]] = {
     "partitions": (1, limits.PARTITIONS_MAX),
     "spread": (1, limits.SPREAD_MAX),
     "lease_ms": (limits.LEASE_MS_MIN, limits.LEASE_MS_MAX),
     "lease_ahead_ms": (0, limits.LEASE_AHEAD_MS_MAX),
-    "max_payload_bytes": (0, limits.PAYLOAD_BYTES_MAX),
+    "max_payload_bytes": (0, limits.STREAMED_BYTES_MAX),
     "max_delay_ms": (0, limits.INSTANT_MS_MAX),
     "max_backlog_count": (0, limits.SEQUENCE_MAX),
     "max_backlog_bytes": (0, 1 << 62),
     "retention_ms": (0, limits.INSTANT_MS_MAX),
+    "retention_bytes": (0, 1 << 62),
     "producer_rate_max": (0, 1 << 31),
     "ageing_ms": (0, limits.LEASE_MS_MAX),
     "group_in_flight_max": (0, limits.CREDIT_MAX),
@@ -290,6 +210,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "backoff_max_ms": (0, limits.BACKOFF_MS_MAX),
     "backoff_jitter": (0, 1),
 }
+_SWITCHES = ("paused", "auto_partitions", "history", "unnamed", "retention_keys", "group_runs")
 _FRACTIONS = {"backoff_factor": (int, float), "backoff_jitter": (int, float)}
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -352,11 +273,15 @@ class Topic:
     """Fair topics: share of each group that does not have 1."""
     group_in_flight_max: int = 0
     """Fair topics: leased messages of one group and partition at most; 0 = no limit."""
+    group_runs: bool = False
+    """Fair topics: True: a group gives its messages in runs: what one lease takes of it, and no
+    more until none of that is leased; group_in_flight_max is then the longest run."""
     group_order: GroupOrder = GroupOrder.ARRIVAL
     """Fair topics: a group gives its messages as they came (arrival), or by priority;
     priority_first: the most urgent of all groups come first, which take turns among them."""
     max_attempts: int = 0
-    """Deliveries after which a message that was not acked is dead; 0 = no limit."""
+    """Deliveries after which a message that was not acked is dead; 0 = no limit. What was given
+    back before anybody looked at it does not count, up to 127 times."""
     dead_letter: str = ""
     """Topic for dead messages; "" = the topic's name with `.dead` behind it, made when needed."""
     backoff_ms: int = 0
@@ -379,7 +304,12 @@ class Topic:
     """True: what happens to each message is recorded in files (docs/guides/history.md)."""
     retention_ms: int = 0
     """How long messages are kept that every subscription is done with, from when they came in, so
-    that they can be replayed (rule 21); 0 = not at all."""
+    that they can be replayed (rule 21); 0 = not at all; where one of the next two is set: for
+    ever."""
+    retention_bytes: int = 0
+    """Payload bytes of the newest messages, which are kept for replay; 0 = no limit."""
+    retention_keys: bool = False
+    """True: of what is kept for replay, only the newest message of each key is."""
     unnamed: bool = True
     """False: the topic is no queue; messages are for its named subscriptions alone (rule 19)."""
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -396,7 +326,7 @@ class Topic:
             if not is_number or isinstance(value, bool) or not low <= value <= high:
                 what = "number" if name in _FRACTIONS else "whole number"
                 raise BadRequest(f"topic.{name}", f"a {what} from {low} to {high}", value)
-        for name in ("paused", "auto_partitions", "history", "unnamed"):
+        for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise BadRequest(f"topic.{name}", "true or false", getattr(self, name))
         self._check_groups()
@@ -437,6 +367,9 @@ class Topic:
             raise BadRequest(
                 "topic.weights", f"at most {limits.WEIGHTS_MAX} groups and weights", self.weights
             )
+        if self.group_runs and self.group_order == GroupOrder.PRIORITY_FIRST:
+            limit = "false where group_order is priority_first"
+            raise BadRequest("topic.group_runs", limit, self.group_runs)
         for group, weight in self.weights.items():
             if not isinstance(group, str) or len(group.encode()) > limits.GROUP_BYTES_MAX:
                 raise BadRequest("topic.weights", "names of groups", group)
@@ -454,6 +387,9 @@ class Topic:
             if seen.assignment is Assignment.EXCLUSIVE and seen.spread > 1:
                 limit = "shared in a topic with a spread"
                 raise BadRequest("subscription.assignment", limit, name)
+            if checked[name].get(EPHEMERAL) and seen.spread > 1:
+                # Each shard knows its own consumers alone.
+                raise BadRequest(f"subscription.{EPHEMERAL}", "0 in a topic with a spread", name)
         return checked
 
     def subscribed(self, name: str) -> Topic:
@@ -483,8 +419,15 @@ class Topic:
     @property
     def groups_stay_together(self) -> bool:
         """True if messages of one group (and no key) go to one partition, which keeps their order:
-        where a group has a cap of leased messages, or a partition one consumer."""
-        return bool(self.group_in_flight_max) or self.assignment is Assignment.EXCLUSIVE
+        where a group has a cap of leased messages or gives them in runs, or a partition one
+        consumer."""
+        is_capped = self.group_runs or self.group_in_flight_max > 0
+        return is_capped or self.assignment is Assignment.EXCLUSIVE
+
+    @property
+    def retains(self) -> bool:
+        """True if messages are kept that all are done with."""
+        return bool(self.retention_ms or self.retention_bytes or self.retention_keys)
 
     @property
     def shards(self) -> tuple[str, ...]:
@@ -529,16 +472,16 @@ class Topic:
         """As it is stored and sent: all settings, but for newer ones that are the default."""
         values = self.settings()
         # Brokers of earlier versions do not know these.
-        if not self.labels:
-            del values["labels"]
-        if not self.subscriptions:
-            del values["subscriptions"]
+        retention = ("retention_ms", "retention_bytes", "retention_keys")
+        for name in ("labels", "subscriptions", *retention):
+            if not values[name]:
+                del values[name]
         if self.unnamed:
             del values["unnamed"]
-        if not self.retention_ms:
-            del values["retention_ms"]
         if self.group_order is GroupOrder.ARRIVAL:
             del values["group_order"]
+        if not self.group_runs:
+            del values["group_runs"]
         return values
 
     @staticmethod

@@ -112,12 +112,13 @@ class QuotaSettings(Group):
 
 
 class BackupSettings(Group):
-    """Backups that the broker takes by itself."""
+    """Backups that the broker takes by itself; of a cluster one of its brokers at a time."""
 
     url: str = Field(
         default="",
         description="Where backups are stored by themselves: a directory of this machine, or an "
-        "object store (`s3://bucket/prefix`). Empty: none are taken but those that are asked for. "
+        "object store (`s3://bucket/prefix`); of a cluster one place for all brokers. Empty: none "
+        "are taken but those that are asked for. "
         "Cannot change live.",
     )
     interval_ms: int = Field(
@@ -145,6 +146,32 @@ class BackupSettings(Group):
         description="How often the newest backup is read back and compared with what was stored; "
         "the log names what is damaged. A day: it reads all of it. 0 = never. "
         "Can change live.",
+    )
+
+
+class PayloadSettings(Group):
+    """Where large payloads are kept, apart from their messages."""
+
+    url: str = Field(
+        default="",
+        description="Where large payloads are kept: a directory of this machine, or an object "
+        "store (`s3://bucket/prefix`). Empty: with their messages. Whoever had one keeps it while "
+        "messages refer to it: without it those wait. Cannot change live.",
+    )
+    inline_bytes_max: int = Field(
+        default=256 << 10,
+        ge=1 << 10,
+        le=limits.PAYLOAD_BYTES_MAX,
+        description="Payloads of more bytes go to `url`. 256 KiB: a journal writes that in less "
+        "time than an object store takes to answer, and copies little of it when it makes room. "
+        "Can change live.",
+    )
+    keep_ms: int = Field(
+        default=0,
+        ge=0,
+        description="Payloads stay so long after their message is done, in milliseconds, so that "
+        "a backup that has the message finds them: as long as backups are kept (`backup.keep_ms`). "
+        "0 = a minute: nobody restores backups of these topics. Can change live.",
     )
 
 

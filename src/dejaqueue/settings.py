@@ -28,6 +28,7 @@ from dejaqueue.setting_groups import (
     EncryptionSettings,
     Group,
     OidcSettings,
+    PayloadSettings,
     QuotaSettings,
     SqsSettings,
 )
@@ -125,6 +126,15 @@ class DispatchSettings(Group):
         description="Bytes of batches made durable with one sync at most. One group is written "
         "while the next one gathers, so a partition holds twice as much beside what waits "
         "(`inbox_bytes_max`). 64 MiB: takes a disk longer to write than to sync. Can change live.",
+    )
+    take_over_rows_max: int = Field(
+        default=8_192,
+        ge=0,
+        le=limits.BATCH_ROWS_MAX,
+        description="Due messages of a fair or priority topic that are put into its order in one "
+        "stretch, between which the worker does other things (rule 7). 8,192: about two "
+        "milliseconds. 0 = all at once: a million due at one instant keeps the other topics of the "
+        "worker waiting for half a second. Cannot change live.",
     )
     partition_rows_per_s: int = Field(
         default=500_000,
@@ -514,6 +524,7 @@ class BrokerSettings(BaseSettings):
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
     backup: BackupSettings = Field(default_factory=BackupSettings)
+    payloads: PayloadSettings = Field(default_factory=PayloadSettings)
     sqs: SqsSettings = Field(default_factory=SqsSettings)
     doq: DoqSettings = Field(default_factory=DoqSettings)
 

@@ -40,6 +40,7 @@ OWN_SETTINGS = (
     "lease_ahead_ms",
     "weights",
     "group_in_flight_max",
+    "group_runs",
     "max_attempts",
     "dead_letter",
     "backoff_ms",
@@ -50,7 +51,11 @@ OWN_SETTINGS = (
     "paused",
 )
 """Settings of a topic that a subscription may have of its own; all others are the topic's."""
-SETTINGS = ("order", "start", *OWN_SETTINGS)
+TAG_SETTINGS = ("tags_any", "tags_all", "tags_none")
+"""Which messages are for it, by their tags: as of a consumer's filter (model.TagFilter)."""
+EPHEMERAL = "ephemeral_ms"
+"""For how long it stays when nobody consumes it; 0 = until somebody deletes it."""
+SETTINGS = ("order", "start", EPHEMERAL, *TAG_SETTINGS, *OWN_SETTINGS)
 BORN = "born"
 """What tells a subscription from those that had its name before; the broker gives it."""
 
@@ -84,7 +89,9 @@ def check_subscriptions(given: object, usual: Order) -> dict[str, dict[str, Any]
         _check_known(values)
         order = _word(Order, "order", values.get("order", usual))
         start = _start(values.get("start", Start.NEW))
-        checked[name] = values | {"order": order, "start": start}
+        _check_ephemeral(values.get(EPHEMERAL, 0))
+        tags = {field: _tags(field, values[field]) for field in TAG_SETTINGS if field in values}
+        checked[name] = values | {"order": order, "start": start} | tags
     return checked
 
 
@@ -109,11 +116,38 @@ def _start(value: Any) -> str | int:
         raise BadRequest("subscription.start", limit, value) from None
 
 
+def _check_ephemeral(value: Any) -> None:
+    low, high = limits.EPHEMERAL_MS_MIN, limits.EPHEMERAL_MS_MAX
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number or not (value == 0 or low <= value <= high):
+        limit = f"0, or {low} to {high} milliseconds"
+        raise BadRequest(f"subscription.{EPHEMERAL}", limit, value)
+
+
 def _word(kind: type[_Word], name: str, value: Any) -> str:
     try:
         return str(kind(value))
     except ValueError:
         raise BadRequest(f"subscription.{name}", f"one of {', '.join(kind)}", value) from None
+
+
+def _tags(setting: str, value: Any) -> list[str]:
+    most, bytes_max = limits.TAGS_MAX, limits.TAG_BYTES_MAX
+    if isinstance(value, list | tuple) and len(value) <= most:
+        texts = [tag for tag in value if isinstance(tag, str)]
+        if len(texts) == len(value) and all(0 < len(tag.encode()) <= bytes_max for tag in texts):
+            return texts
+    limit = f"a list of at most {most} tags, texts of 1 to {bytes_max} bytes"
+    raise BadRequest(f"subscription.{setting}", limit, value)
+
+
+def has_ephemeral(subscriptions: dict[str, dict[str, Any]]) -> bool:
+    """Whether one of these ends when nobody consumes it.
+
+    >>> has_ephemeral({"billing": {}, "screen": {"ephemeral_ms": 60_000}})
+    True
+    """
+    return any(values.get(EPHEMERAL) for values in subscriptions.values())
 
 
 def own_settings(values: dict[str, Any]) -> dict[str, Any]:

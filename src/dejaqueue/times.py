@@ -60,7 +60,8 @@ def parse_instant_ms(text: str) -> int:
     except ValueError:
         raise ValueError(f"an instant is like 2026-12-24T18:00:00Z, got: {text!r}") from None
     if moment.tzinfo is None:
-        raise ValueError(f"an instant needs its zone, as {text}Z or {text}+01:00")
+        whole = text if len(text) > len("2026-12-24") else f"{text}T00:00"
+        raise ValueError(f"an instant needs its zone, as {whole}Z or {whole}+01:00")
     # Microseconds below a millisecond round up: never early.
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

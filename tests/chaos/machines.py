@@ -71,20 +71,14 @@ class BrokerMachine:
 
     def start(self) -> None:
         """Start it; whether it serves, `is_ready` says."""
-        environment = os.environ | {
-            "PYTHONPATH": f"{Path(dejaqueue.__file__).parents[1]}:{Path.cwd()}",
-            "PYTHONWARNINGS": "ignore",
-        }
         settings = {"server__host": self.address, "cluster__node": self.name} | self._settings
-        environment |= {f"DEJAQ_{name.upper()}": str(value) for name, value in settings.items()}
-        environment |= self.clock.environment()
-        command = [*self._network.inside(self.name), sys.executable, *self._program, "serve"]
-        command += ["--json", "--port", str(PORT), "--http-port", str(HTTP_PORT)]
+        variables = {f"DEJAQ_{name.upper()}": str(value) for name, value in settings.items()}
+        command, environment = self.command(variables)
         self._is_ready = threading.Event()
         self.clock.restarted()
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
-                command,
+                [*command, "serve", "--json", "--port", str(PORT), "--http-port", str(HTTP_PORT)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -93,6 +87,20 @@ class BrokerMachine:
                 start_new_session=True,
             )
         threading.Thread(target=self._read, args=(self._child, self._is_ready), daemon=True).start()
+
+    def command(self, variables: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """What is run, up to `serve`, and in which environment.
+
+        Args:
+            variables: settings of the broker, as its environment has them.
+        """
+        environment = os.environ | {
+            "PYTHONPATH": f"{Path(dejaqueue.__file__).parents[1]}:{Path.cwd()}",
+            "PYTHONWARNINGS": "ignore",
+        }
+        environment |= variables
+        environment |= self.clock.environment()
+        return [*self._network.inside(self.name), sys.executable, *self._program], environment
 
     def _read(self, child: subprocess.Popen[str], is_ready: threading.Event) -> None:
         assert child.stdout is not None

@@ -92,14 +92,15 @@ class Network:
         """What stands between a machine and another that it connects to."""
         return f"10.77.{self.names.index(source) + 10}.{self.names.index(target) + 1}"
 
-    def _netns(self, name: str) -> str:
+    def netns(self, name: str) -> str:
+        """The name of its namespace."""
         return f"{self._tag}{name}"
 
     def inside(self, name: str) -> list[str]:
         """What to put before a command, so that it runs there and ends with this process."""
         return [
             "nsenter",
-            f"--net={NETNS / self._netns(name)}",
+            f"--net={NETNS / self.netns(name)}",
             "setpriv",
             "--pdeathsig",
             "KILL",
@@ -130,12 +131,12 @@ class Network:
         self.close()
 
     def _build(self) -> None:
-        switch = self._netns("w")
+        switch = self.netns("w")
         _run("ip", "netns", "add", switch)
         for command in ("link add br0 type bridge", "link set br0 up", "link set lo up"):
             _run("ip", "-n", switch, *command.split())
         for name in self.names:
-            there = self._netns(name)
+            there = self.netns(name)
             _run("ip", "netns", "add", there)
             plug = f"link add eth0 type veth peer name v{name} netns {switch}"
             _run("ip", "-n", there, *plug.split())
@@ -149,10 +150,10 @@ class Network:
                 _run("ip", "-n", switch, *command.split())
         for source, target in self.pairs():
             alias = f"address add {self._alias(source, target)}/16 dev eth0"
-            _run("ip", "-n", self._netns(CLIENTS), *alias.split())
+            _run("ip", "-n", self.netns(CLIENTS), *alias.split())
         for name in self.names:
-            self._filter(self._netns(name), self._translation(name))
-        self._move(self._netns(CLIENTS))
+            self._filter(self.netns(name), self._translation(name))
+        self._move(self.netns(CLIENTS))
         for source, target in self.pairs():
             alias = self._alias(source, target)
             self._links[source, target] = [
@@ -178,7 +179,7 @@ class Network:
             self._home = None
         for name in (*self.names, "w"):
             subprocess.run(
-                ["ip", "netns", "del", self._netns(name)], capture_output=True, check=False
+                ["ip", "netns", "del", self.netns(name)], capture_output=True, check=False
             )
 
     # --- the packet filter ----------------------------------------------------------------------
@@ -248,7 +249,7 @@ class Network:
                     lines.append(f"add rule ip chaos out ip daddr {both} {chance}drop")
                 elif target == name:
                     lines.append(f"add rule ip chaos in ip saddr {both} {chance}drop")
-            self._filter(self._netns(name), "\n".join(lines) + "\n")
+            self._filter(self.netns(name), "\n".join(lines) + "\n")
 
 
 def _set_netns(handle: int) -> None:

@@ -105,11 +105,16 @@ def say(text: str) -> None:
 class Chaos:
     """A cluster in trouble.
 
+    Attributes:
+        machine: what a broker runs on.
+
     Args:
         program: what brokers run instead of `-m dejaqueue`.
         has_disks: brokers get disks that can be full, slow and read-only.
         patience: deliveries may take so many times longer to go on; for machines that are busy.
     """
+
+    machine: type[BrokerMachine] = BrokerMachine
 
     def __init__(
         self,
@@ -188,7 +193,7 @@ class Chaos:
                 "journal__snapshot_entries": 300,
                 **self.backend.settings(name),
             }
-            self.brokers[name] = BrokerMachine(
+            self.brokers[name] = self.machine(
                 name, self.network, self.folder, settings, self._program
             )
         for broker in self.brokers.values():
@@ -335,12 +340,13 @@ def run(
     folder: Path,
     program: tuple[str, ...] = SERVE,
     patience: float = 1.0,
+    chaos_type: type[Chaos] = Chaos,
 ) -> Report:
     """One run in a network of its own, which is taken down whatever happens."""
     os.environ["GRPC_VERBOSITY"] = "NONE"
     with Network(BACKENDS[backend].ports) as network:
         kinds = {KINDS[fault.kind].field for step in steps for fault in step.faults}
-        chaos = Chaos(
+        chaos = chaos_type(
             network,
             backend,
             folder,

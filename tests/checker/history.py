@@ -129,6 +129,25 @@ class Decide(Operation):
 
 
 @dataclass(slots=True)
+class Seek(Operation):
+    """A subscription went back to its beginning: what is done in it comes again (rule 21).
+
+    Attributes:
+        group: it was about messages of this group; None = about all.
+        to_end: it went to the end instead: what was due is passed over.
+        called_broker_us: when it was called, by the broker's clock.
+    """
+
+    group: str | None = None
+    to_end: bool = False
+    called_broker_us: int = 0
+
+    def is_about(self, send: Send) -> bool:
+        """Whether it was about this message."""
+        return self.group in (None, send.group)
+
+
+@dataclass(slots=True)
 class Delivery:
     """One message that was handed over.
 
@@ -225,6 +244,11 @@ class History:
         weights, group_in_flight_max, group_order: of the topic, if it is a fair one.
         drained: True if at the end everything due was given the chance to be delivered and acked.
         letters_read: somebody read the dead letters, to the end.
+        is_one_of_several: other subscriptions have the same messages: what was cancelled may have
+            been done here before.
+        seeks: of this subscription; all that was ever sent is retained.
+        begun_us: it was made by then, with messages that there were already; 0 = before all.
+        keeps_keys: of what is retained with a key, the newest message alone is.
         healed_us, healed_broker_us: when the last fault was mended; 0 = not known.
     """
 
@@ -236,6 +260,9 @@ class History:
     group_order: str = "arrival"
     drained: bool = False
     letters_read: bool = False
+    is_one_of_several: bool = False
+    begun_us: int = 0
+    keeps_keys: bool = False
     healed_us: int = 0
     healed_broker_us: int = 0
     sends: list[Send] = field(default_factory=list)
@@ -244,6 +271,7 @@ class History:
     looks: list[Look] = field(default_factory=list)
     settles: list[Settle] = field(default_factory=list)
     decisions: list[Decide] = field(default_factory=list)
+    seeks: list[Seek] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     aways: list[Away] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
@@ -272,6 +300,8 @@ class History:
         rows += [(d.pushed_us, repr(d)) for d in self.deliveries if message_id in (None, d.id)]
         rows += [(r.pushed_us, repr(r)) for r in self.letters if message_id in (None, r.origin_id)]
         if message_id is None:
-            rows += [(one.called_us, repr(one)) for one in (*self.decisions, *self.entries)]
+            rows += [
+                (one.called_us, repr(one)) for one in (*self.decisions, *self.seeks, *self.entries)
+            ]
             rows += [(firing.pushed_us, repr(firing)) for firing in self.firings]
         return "\n".join(text for _, text in sorted(rows))

@@ -27,6 +27,7 @@ from tests.checker.history import (
 )
 from tests.checker.judge_ends import judge_ends
 from tests.checker.judge_owners import judge_owners
+from tests.checker.judge_replays import judge_replays, was_replayed
 from tests.checker.judge_turns import judge_turns
 from tests.checker.linear_registers import judge_linear
 
@@ -56,6 +57,7 @@ def judge(history: History) -> list[Fault]:
     faults += _keys(history)
     faults += _transactions(history, decided)
     faults += judge_owners(history)
+    faults += judge_replays(history)
     return [*faults, *judge_turns(history), *judge_ends(history), *judge_linear(history)]
 
 
@@ -130,6 +132,8 @@ def _doubled(history: History) -> list[Fault]:
 
 def _keys(history: History) -> list[Fault]:
     """Two messages with one key are never live at once."""
+    if history.begun_us or history.seeks:
+        return []  # what it never had, passed over or got again has no key here
     by_key: dict[str, list[Send]] = defaultdict(list)
     for send in history.sends:
         if send.key and send.id >= 0 and _ok(send):
@@ -229,11 +233,11 @@ def _judge_one(
         return []
     return [
         *_lost(story, history, decided),
-        *_early(story),
+        *_early(story, history),
         *_attempts(story, history),
-        *_one_lease(story, aways),
-        *_resurrected(story, aways),
-        *_stale(story),
+        *_one_lease(story, history, aways),
+        *_resurrected(story, history, aways),
+        *_stale(story, history),
     ]
 
 
@@ -249,6 +253,8 @@ def _lost(story: _Story, history: History, decided: dict[str, list[Decide]]) -> 
     if any(_maybe(cancel) for cancel in story.cancels) or _may_be_replaced(send, history):
         return []
     if send.expires_ms and not history.letters_read:
+        return []
+    if any(seek.to_end and seek.is_about(send) and _maybe(seek) for seek in history.seeks):
         return []
     acked = any(s.op == "ack" and _maybe(s) for s in story.settles)
     if history.letters_read:
@@ -275,19 +281,23 @@ def _may_be_replaced(send: Send, history: History) -> bool:
     )
 
 
-def _early(story: _Story) -> list[Fault]:
+def _early(story: _Story, history: History) -> list[Fault]:
     send = story.send
     assert send is not None
+    if history.kind == "arrival":
+        return []  # due when it came in, whatever was asked for
     dues = {send.due_ms, *(move.due_ms for move in story.moves if _maybe(move))}
     faults = []
     for d in story.deliveries:
-        if d.attempt == 1 and d.due_ms not in dues:
+        # What it began with is due when it was due elsewhere, also after a failure there.
+        is_new = d.attempt == 1 and (send.called_us > history.begun_us or not history.begun_us)
+        if is_new and d.due_ms not in dues:
             text = f"message {d.id} has due {d.due_ms}, which nobody asked for"
             faults.append(Fault(9, text, d.id))
         if 0 <= d.handed_broker_us < d.due_ms * 1_000:
             early_us = d.due_ms * 1_000 - d.handed_broker_us
             faults.append(Fault(2, f"message {d.id} came {early_us} µs early", d.id))
-        if d.attempt == 1:
+        if is_new:
             faults += _not_moved(story, d)
     return faults
 
@@ -318,7 +328,9 @@ def _attempts(story: _Story, history: History) -> list[Fault]:
             text = f"attempt {attempt} of message {story.id} was delivered {times} times"
             faults.append(Fault(3, text, story.id))
         aborted = any(s.staged and s.attempt == attempt - 1 for s in story.settles)
-        if history.max_attempts and attempt > history.max_attempts and not aborted:
+        # What comes back has as many anew.
+        is_over = history.max_attempts and attempt > history.max_attempts and not history.seeks
+        if is_over and not aborted:
             faults.append(Fault(5, f"message {story.id} had attempt {attempt}", story.id))
     for before, after in itertools.pairwise(story.deliveries):
         if after.surely_pushed_us < before.pushed_us:
@@ -327,13 +339,19 @@ def _attempts(story: _Story, history: History) -> list[Fault]:
     return faults
 
 
-def _one_lease(story: _Story, aways: dict[str, int]) -> list[Fault]:
+def _one_lease(story: _Story, history: History, aways: dict[str, int]) -> list[Fault]:
     """A message is leased again when its lease has ended, not before."""
     faults = []
     for before, after in itertools.pairwise(story.deliveries):
         mine = [s for s in story.settles if s.attempt == before.attempt]
         given_back = any(
             s.op == "nack" and _maybe(s) and s.called_us <= after.surely_pushed_us for s in mine
+        )
+        given_back |= any(
+            s.op == "ack"
+            and _maybe(s)
+            and was_replayed(history, story.send, s, after.surely_pushed_us)
+            for s in mine
         )
         gone = before.consumer in aways and aways[before.consumer] <= after.surely_pushed_us
         end_ms = _lease_end_ms(before, mine)
@@ -357,7 +375,7 @@ def _lease_end_ms(delivery: Delivery, settles: list[Settle]) -> int:
     return end_ms
 
 
-def _resurrected(story: _Story, aways: dict[str, int]) -> list[Fault]:
+def _resurrected(story: _Story, history: History, aways: dict[str, int]) -> list[Fault]:
     faults = []
     for what, ends in (
         ("ack", [s for s in story.settles if s.op == "ack"]),
@@ -367,30 +385,36 @@ def _resurrected(story: _Story, aways: dict[str, int]) -> list[Fault]:
             if not _ok(end) or end.answered_us is None:
                 continue
             late = [d for d in story.deliveries if d.pushed_us > end.answered_us]
+            if what == "ack":
+                late = [d for d in late if not was_replayed(history, story.send, end, d.pushed_us)]
             if late:
                 text = f"message {story.id} was delivered after its {what} was answered"
                 faults.append(Fault(6, text, story.id))
             # A cancel that was answered OK means that nobody had it.
             before = [d for d in story.deliveries if d.surely_pushed_us < end.called_us]
-            leased = any(not _given_back(story, d, end, aways) for d in before)
+            leased = any(not _given_back(story, d, end, history, aways) for d in before)
             if what == "cancel" and leased and not late:
                 text = f"message {story.id} was cancelled while it was leased"
                 faults.append(Fault(9, text, story.id))
     return faults
 
 
-def _given_back(story: _Story, d: Delivery, end: Operation, aways: dict[str, int]) -> bool:
+def _given_back(
+    story: _Story, d: Delivery, end: Operation, history: History, aways: dict[str, int]
+) -> bool:
     """Whether the lease of this delivery may be over when this was answered."""
     assert end.answered_us is not None
     if d.consumer in aways and aways[d.consumer] <= end.answered_us:
         return True
     mine = [s for s in story.settles if s.attempt == d.attempt]
-    if any(s.op == "nack" and _maybe(s) and s.called_us <= end.answered_us for s in mine):
+    # What is done here may be cancelled where others still have it.
+    over = ("nack", "ack") if history.is_one_of_several else ("nack",)
+    if any(s.op in over and _maybe(s) and s.called_us <= end.answered_us for s in mine):
         return True
     return _lease_end_ms(d, mine) * 1_000 <= end.answered_broker_us
 
 
-def _stale(story: _Story) -> list[Fault]:
+def _stale(story: _Story, history: History) -> list[Fault]:
     """An ack, nack or extend of an attempt that is not the last one says no."""
     faults = []
     for settle in story.settles:
@@ -412,6 +436,7 @@ def _stale(story: _Story) -> list[Fault]:
             and _ok(other)
             and other.answered_us is not None
             and other.answered_us < settle.called_us
+            and not was_replayed(history, story.send, other, settle.called_us)
         ]
         if ended:
             text = f"{settle.op} of message {story.id} was accepted after its ack was answered"

@@ -67,6 +67,11 @@ def test_move_by_filter(filled: Run) -> None:
     assert filled(*asked).stdout == "moved 3\n"
     assert filled(*asked).stdout == "moved 0\n"
     assert payloads(filled, "--limit", "2", "--group", "a") == ["m6", "m8"]
+    evenly = ["--window-from", MIDDLE, "--window-to", TO]
+    assert filled("move", "a", "--group", "a", *evenly, "--dry-run").stdout.startswith("would_move")
+    for wrong in ([*evenly, "--by", "1h"], evenly[:2], [*evenly, "--id", "1"]):
+        group = [] if "--id" in wrong else ["--group", "a"]
+        assert filled("move", "a", *group, *wrong).exit_code == 2, wrong
     back = filled("move", "a", "--from", TO, "--by", "-1h", "--set-group", "c", "--json")
     assert json.loads(back.stdout) == {"moved": 3}
     assert payloads(filled, "--group", "c") == ["m0", "m2", "m4"]

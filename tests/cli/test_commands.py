@@ -197,7 +197,7 @@ def test_cancel_names_each_and_ends_with_status_3_if_one_is_not_there(run: Run) 
         ),
         (["send", "a", "--text", "x", "--delay", "10"], "needs its unit, as 10s or 10ms"),
         (["send", "a", "--text", "x", "--due", "1800000000"], "looks like seconds"),
-        (["send", "a", "file", "--text", "x"], "--text, --value or FILE, one of them"),
+        (["send", "a", "file", "--text", "x"], "--text, --value, --file or FILE, one of them"),
         (["send", "a", "--key", "k"], "--key goes with --text"),
         (["send", "a", "/nowhere/at/all"], "FILE: cannot read"),
         (["move", "a", "--key", "k"], "say the new time"),

@@ -7,9 +7,12 @@ Not covered: a cluster of Kubernetes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+import dejaqueue
 from dejaqueue.access.routes import RULES
 from dejaqueue.cli.main import main
 from dejaqueue.cluster.embedded import nodes_of
@@ -25,7 +29,8 @@ from dejaqueue.configuration import load
 from dejaqueue.http import shapes
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.times import parse_span_ms
-from tests.patience import PATIENCE_SECONDS
+from tests.cli.test_serve import Serve
+from tests.patience import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
@@ -152,7 +157,7 @@ def guide_documents() -> Iterator[Yaml]:
 
 
 def test_the_scaler_asks_for_a_number_that_is_answered() -> None:
-    [scaler] = [one for one in guide_documents() if one["kind"] == "ScaledObject"]
+    [scaler] = [one for one in guide_documents() if one.get("kind") == "ScaledObject"]
     [trigger] = scaler["spec"]["triggers"]
     url = re.fullmatch(
         r"http://(\S+?)\.default\.svc:(\d+)(/v1/topics/)(\w+)(/due)\?within=(\w+)",
@@ -237,7 +242,7 @@ def test_compose_has_settings_ports_and_files_that_there_are(
     name: str, pods: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = yaml.safe_load((COMPOSE / f"{name}.yaml").read_text(encoding="utf-8"))
-    brokers = {name: one for name, one in file["services"].items() if one["image"] == "dejaq"}
+    brokers = {name: one for name, one in file["services"].items() if "build" in one}
     assert len(brokers) == pods
     assert set(file["volumes"]) == {one["volumes"][0].partition(":")[0] for one in brokers.values()}
     for service, one in brokers.items():
@@ -254,9 +259,42 @@ def test_compose_has_settings_ports_and_files_that_there_are(
             nodes = nodes_of(settings.cluster.nodes)
             assert [node.host for node in nodes] == [node.name for node in nodes] == list(brokers)
             assert f"./secret:{settings.cluster.secret_file}:ro" in one["volumes"]
-    others = [one for one in file["services"].values() if one["image"] != "dejaq"]
+    producer = file["services"]["producer"]
+    assert producer["image"] == "dejaq"
+    assert producer["depends_on"] == list(brokers)
+    assert producer["environment"]["DEJAQ_URL"] == f"dejaq://{','.join(brokers)}"
+    assert producer["volumes"] == [f"./producer.py:{producer['entrypoint'][1]}:ro"]
+    others = [one for one in file["services"].values() if "build" not in one]
     for mount in [mount for one in others for mount in one["volumes"]]:
         assert (COMPOSE / mount.partition(":")[0]).exists(), mount
+
+
+def test_the_demo_producer_sends_and_takes__and_ends_when_told(tmp_path: Path) -> None:
+    served = Serve("--data", "memory:", "--port", "0", "--json", cwd=tmp_path)
+    url = served.where()["url"]
+    producer = subprocess.Popen(
+        [sys.executable, "-W", "error", str(COMPOSE / "producer.py")],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "DEJAQ_URL": url, "DEMO_RATE": "1000"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with dejaqueue.Client(url) as client:
+
+            def has(name: str) -> bool:
+                topics = [topic.name for topic in client.topics()]
+                return "reminders" in topics and getattr(client.stats("reminders"), name) > 0
+
+            for name in ("acked", "moved", "cancelled"):
+                until(lambda name=name: has(name), f"reminders are {name}")  # type: ignore[misc]
+        producer.send_signal(signal.SIGTERM)
+        said, _ = producer.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        producer.kill()
+        producer.wait()
+        served.end(signal.SIGTERM)
+    assert producer.returncode == 0
+    assert "reminders taken" in said
 
 
 def test_prometheus_and_grafana_find_what_they_are_to_show() -> None:
@@ -269,7 +307,7 @@ def test_prometheus_and_grafana_find_what_they_are_to_show() -> None:
         set(yaml.safe_load((COMPOSE / f"{name}.yaml").read_text(encoding="utf-8"))["services"])
         for name in ("one", "three")
     ]
-    assert set(found["names"]) == set.union(*services) - {"prometheus", "grafana"}
+    assert set(found["names"]) == set.union(*services) - {"prometheus", "grafana", "producer"}
     source = yaml.safe_load((COMPOSE / "datasource.yaml").read_text(encoding="utf-8"))
     host = re.match(r"http://(\w+):", source["datasources"][0]["url"])
     assert host is not None

@@ -1,22 +1,26 @@
-"""Covers: the unit is one that systemd takes, and a broker tells when it serves, reloads and stops.
+"""Covers: the units are such that systemd takes them, and call commands that there are; a broker
+tells when it serves, reloads and stops.
 
 Not covered: a machine that boots with it; what SIGHUP changes (test_serve.py).
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
+from dejaqueue.cli.main import main
 from tests.cli.test_serve import Serve
 from tests.patience import PATIENCE_SECONDS
 
-UNIT = Path(__file__).resolve().parents[2] / "deploy/systemd/dejaq.service"
+UNITS = Path(__file__).resolve().parents[2] / "deploy/systemd"
 
 
 def test_systemd_is_told_each_step(tmp_path: Path) -> None:
@@ -42,28 +46,69 @@ def test_systemd_is_told_each_step(tmp_path: Path) -> None:
     assert states == ["RELOADING=1", "READY=1", "STOPPING=1"]
 
 
+PROGRAM = "/opt/dejaq/bin/dejaq"
+SERVICES = ("dejaq.service", "dejaq-worker@mails.service", "dejaq-backup.service")
+
+
+def text_of(unit: str) -> str:
+    """What is in the file of a unit; those of a template have one file."""
+    return (UNITS / re.sub("@.*[.]", "@.", unit)).read_text(encoding="utf-8")
+
+
+def analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def verify(folder: Path, unit: str, more: str = "") -> subprocess.CompletedProcess[str]:
+    for one in UNITS.iterdir():
+        # Only the program is another one: systemd looks whether it is there.
+        text = one.read_text(encoding="utf-8").replace(PROGRAM, "/bin/true")
+        (folder / one.name).write_text(text, encoding="utf-8")
+    path = folder / unit
+    path.write_text(text_of(unit).replace(PROGRAM, "/bin/true") + more, encoding="utf-8")
+    return analyze("verify", "--man=no", str(path))
+
+
 @pytest.mark.may_skip
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
-def test_systemd_takes_the_unit__and_finds_it_closed(tmp_path: Path) -> None:
-    unit = tmp_path / UNIT.name
-    # Only the program is another one: systemd looks whether it is there.
-    text = UNIT.read_text(encoding="utf-8").replace("/opt/dejaq/bin/dejaq", "/bin/true")
-    unit.write_text(text, encoding="utf-8")
-
-    def ask(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["systemd-analyze", *words, str(unit)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-
-    found = ask("verify", "--man=no")
-    mine = [line for line in found.stderr.splitlines() if UNIT.name in line]
+@pytest.mark.parametrize("unit", [*SERVICES, "dejaq-backup.timer"])
+def test_systemd_takes_the_units__and_finds_them_closed(unit: str, tmp_path: Path) -> None:
+    found = verify(tmp_path, unit)
+    mine = [line for line in found.stderr.splitlines() if str(tmp_path) in line or unit in line]
     assert (found.returncode, mine) == (0, []), found.stderr
-    # 100 is open to everything; "OK" ends below 50.
-    closed = ask("security", "--offline=yes", "--threshold=25")
-    assert closed.returncode == 0, closed.stdout
-    unit.write_text(text + "\n[Service]\nTypo=notify\n", encoding="utf-8")
-    assert "Typo" in ask("verify", "--man=no").stderr
+    section = "Timer" if unit.endswith(".timer") else "Service"
+    assert "Typo" in verify(tmp_path, unit, f"\n[{section}]\nTypo=notify\n").stderr
+    if section == "Service":
+        (tmp_path / unit).write_text(text_of(unit), encoding="utf-8")
+        # 100 is open to everything; "OK" ends below 50.
+        closed = analyze("security", "--offline=yes", "--threshold=25", str(tmp_path / unit))
+        assert closed.returncode == 0, closed.stdout
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_units_call_the_command_as_it_is(unit: str) -> None:
+    """Each line that it runs is a command with options and arguments that it takes."""
+    lines = re.findall(rf"^Exec\w+={PROGRAM} (.*)$", text_of(unit), re.MULTILINE)
+    assert lines
+    for line in lines:
+        words = [word for word in line.split() if word != "$DEJAQ_OPTIONS"]
+        command: click.Command = main
+        context = click.Context(main, info_name="dejaq")
+        while isinstance(command, click.Group):
+            found = command.get_command(context, words.pop(0))
+            assert found is not None, line
+            command = found
+        command.make_context(command.name, words)  # raises where one is wrong, or missing
+
+
+def test_the_timer_starts_the_backup() -> None:
+    text = text_of("dejaq-backup.timer")
+    assert "[Timer]" in text
+    assert "Unit=" not in text, "it starts the service of its name"
+    assert (UNITS / "dejaq-backup.service").exists()

@@ -2,7 +2,8 @@
 
 The wheel is installed into an environment of its own, beside exactly those packages that its
 metadata ask for without an extra: a requirement that nobody wrote down is missing there.
-Not covered: that a package index has these; `pip install .` asks one.
+The README's two lines are run in a copy of what is tracked, as they are written; packages are those
+that are installed here. Not covered: that a package index has these.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
+from dejaqueue import __version__
 from dev.reaper import marks
 from tests.patience import PATIENCE_SECONDS
 from tests.tidy import house_rules
@@ -48,24 +51,31 @@ with dejaqueue.Client(sys.argv[1]) as client:
 """
 
 
-def build(copy: Path, mask: int) -> tuple[Path, Path]:
-    """Wheel and sdist of a copy of what is tracked, made under another umask."""
+def copy(folder: Path, mask: int = 0o022, more: tuple[str, ...] = ()) -> None:
+    """What is tracked of the source and of the root, made under another umask."""
     for path in house_rules.tracked_files():
-        if path.startswith(("src/", "docs/pictures/")) or "/" not in path:
-            (copy / path).parent.mkdir(parents=True, exist_ok=True)
-            (copy / path).write_bytes((ROOT / path).read_bytes())
-            (copy / path).chmod(0o666 & ~mask)
-    (copy / "lying-about.txt").write_text("not ours", encoding="utf-8")
-    run([sys.executable, "-m", "hatchling", "build", "-d", "out"], cwd=copy)
-    [wheel], [sdist] = (copy / "out").glob("*.whl"), (copy / "out").glob("*.tar.gz")
+        if path.startswith(("src/", "docs/pictures/", *more)) or "/" not in path:
+            content = (ROOT / path).read_bytes()
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+            runs = 0o111 if content.startswith(b"#!") else 0
+            (folder / path).chmod((0o666 | runs) & ~mask)
+
+
+def build(folder: Path, mask: int) -> tuple[Path, Path]:
+    """Wheel and sdist of a copy."""
+    copy(folder, mask)
+    (folder / "lying-about.txt").write_text("not ours", encoding="utf-8")
+    run([sys.executable, "-m", "hatchling", "build", "-d", "out"], cwd=folder)
+    [wheel], [sdist] = (folder / "out").glob("*.whl"), (folder / "out").glob("*.tar.gz")
     return wheel, sdist
 
 
-def run(command: list[str], cwd: Path) -> str:
+def run(command: list[str], cwd: Path, more: Mapping[str, str] = MappingProxyType({})) -> str:
     found = subprocess.run(
         command,
         cwd=cwd,
-        env=BARE | marks(),
+        env=BARE | marks() | dict(more),
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
@@ -128,6 +138,60 @@ def test_what_is_in_it(built: tuple[Path, Path]) -> None:
         assert not [name for name in sdist.getnames() if "lying-about" in name]
 
 
+def metadata_of(wheel: Path) -> tuple[str, str]:
+    """Its fields, and its description."""
+    with zipfile.ZipFile(wheel) as packed:
+        [name] = [name for name in packed.namelist() if name.endswith("/METADATA")]
+        head, _, text = packed.read(name).decode().partition("\n\n")
+    return head, text
+
+
+def prose_of(text: str) -> str:
+    """Without blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_an_index_shows_a_description_whose_links_lead_somewhere(built: tuple[Path, Path]) -> None:
+    head, text = metadata_of(built[0])
+    assert "Description-Content-Type: text/markdown" in head
+    assert text.startswith("# DejaQ\n")
+    prose = prose_of(text)
+    assert re.findall(r"\]\((?!https:)[^)]*\)|<img|<picture|<!--", prose) == []
+    # Nothing but links and pictures is missing.
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.count("```") == readme.count("```")
+    for line in ("## Use it", "**Celery with `eta`?**", 'client.create_topic("mails")'):
+        assert line in text
+
+
+def test_a_public_home_is_written_in_one_place(tmp_path: Path) -> None:
+    home = "https://forge.example/queues/dejaq"
+    copy(tmp_path)
+    pyproject = tmp_path / "pyproject.toml"
+    text = pyproject.read_text(encoding="utf-8")
+    assert len(re.findall('^home = "[^"]*"$', text, re.MULTILINE)) == 1
+    changed = re.sub('^home = "[^"]*"$', f'home = "{home}"', text, flags=re.MULTILINE)
+    pyproject.write_text(changed, encoding="utf-8")
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "out"], cwd=tmp_path)
+    [wheel] = (tmp_path / "out").iterdir()
+    head, described = metadata_of(wheel)
+    urls = dict(re.findall(r"^Project-URL: (\w+), (\S+)$", head, re.MULTILINE))
+    assert urls["Source"] == home
+    assert set(urls) == {"Source", "Documentation", "Changelog", "Issues"}
+    links = re.findall(r"(!?)\[[^\[\]]*\]\(([^)]*)\)", prose_of(described))
+    pictures = [target for picture, target in links if picture]
+    assert len(pictures) == 3
+    places = [*urls.values(), *(target for _, target in links)]
+    assert all(place.startswith("https:") for place in places)
+    # Each leads to a file that is in the repository.
+    ours = [place.removeprefix(home) for place in places if place.startswith(f"{home}/")]
+    paths = [one.split("/", 3)[3] for one in ours if one != "/issues"]
+    assert len(paths) > len(pictures)
+    for path in paths:
+        assert (ROOT / path.partition("#")[0]).exists(), path
+    assert all(f"{home}/raw/main/docs/pictures/" in one for one in pictures)
+
+
 def test_it_sends_a_message_from_an_environment_of_its_own(
     built: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -169,3 +233,43 @@ def test_it_sends_a_message_from_an_environment_of_its_own(
         if served.stdout is not None:
             served.stdout.close()
     assert served.returncode == 0
+
+
+def environment_of_its_own(place: Path) -> None:
+    """An environment that sees the packages of this one, and its pip, but not what runs here."""
+    venv.create(place, with_pip=False, symlinks=True)
+    variables = {"base": str(place), "platbase": str(place)}
+    here = sysconfig.get_path("purelib")
+    Path(sysconfig.get_path("purelib", vars=variables), "packages.pth").write_text(f"{here}\n")
+    pip = place / "bin" / "pip"
+    pip.write_text(f"#!{place}/bin/python\nimport pip._internal as p\nraise SystemExit(p.main())\n")
+    pip.chmod(0o755)
+
+
+def test_the_two_lines_of_the_readme_work_as_written(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^## See it\n\n((?:    .*\n)+)", readme, re.MULTILINE)
+    assert block is not None
+    lines = [line.partition("#")[0].strip() for line in block[1].splitlines()]
+    assert lines == ["make demo", "pip install ."]
+    copy(tmp_path, more=("scripts/", "requirements/"))
+    place = tmp_path / ".venv"
+    environment_of_its_own(place)
+    for name in ("build", "run"):  # these are installed, by the other environment
+        shutil.copy(tmp_path / f"requirements/{name}.txt", place / f".installed-{name}")
+    given = {
+        "PATH": f"{place}/bin:{BARE['PATH']}",
+        "ARGS": "--date 2013-01-01 --seconds 3",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # so it is switched off
+        "PIP_ROOT_USER_ACTION": "ignore",
+    }
+    said = [run(["bash", "-ec", line], cwd=tmp_path, more=given) for line in lines]
+    assert "lost 0" in said[0], said[0]
+    assert "scheduled 842" in said[0], said[0]
+    found = run(["dejaq", "--version"], cwd=place, more=given)
+    itself = run(
+        [f"{place}/bin/python", "-I", "-c", "import dejaqueue as d; print(d.__file__)"], place
+    )
+    assert found == f"dejaq, version {__version__}\n"
+    assert itself.startswith(str(place / "lib"))

@@ -116,6 +116,24 @@ def test_a_nack_brings_a_message_again(client: Driver, ours: Client) -> None:
     assert "no good" in letter.headers.values()
 
 
+def test_a_subscription_is_consumed_and_acked_by_its_name(client: Driver, ours: Client) -> None:
+    ours.create_subscription("t", "billing")
+    ours.create_subscription("t", "audit", order="arrival")
+    sent = client.send("t", b"later", b"now")["ids"]
+    client.call("consume", topic="t@audit")
+    found = client.receive(2)
+    assert [(row["id"], row["payload"]) for row in found] == [
+        (sent[0], b"later"),
+        (sent[1], b"now"),
+    ]
+    assert client.call("nack", ids=[found[1]["id"]], delay_ms=0)["statuses"] == ["OK"]
+    (again,) = client.receive(1)
+    assert (again["id"], again["attempts"]) == (sent[1], 2)
+    assert client.call("ack", ids=[sent[0], sent[1]])["statuses"] == ["OK", "OK"]
+    assert ours.stats("t@audit")["acked"] == 2
+    assert [ours.stats(name)["ready"] for name in ("t", "t@billing")] == [2, 2]
+
+
 def test_a_lease_that_ended_is_lost__and_one_that_was_extended_is_not(client: Driver) -> None:
     client.send("t", b"a", b"b")
     client.call("consume", topic="t", lease_ms=700)

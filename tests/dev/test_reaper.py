@@ -35,6 +35,8 @@ class Run:
         self.result, self.log = folder / "running", folder / "log"
         scene = str(Path(__file__).with_name("scene.py"))
         command = [
+            "env",
+            "--default-signal=INT",  # ignored by all that a shell starts in the background
             sys.executable,
             "-m",
             "pytest",

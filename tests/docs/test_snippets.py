@@ -1,7 +1,8 @@
 """Covers: every Python block of the README and the documentation runs, and prints what it says.
 
 The blocks of a page run one after another, in one namespace, in a folder of their own. A page that
-names `dejaq://localhost:7464` gets a broker of its own behind that address. A block after
+names `dejaq://localhost:7464`, or `http://localhost:7465` in such a block, gets a broker of its own
+behind that address. A block after
 `<!-- prints -->` is what was printed since the last one. A page's blocks of `console` name commands
 and options that exist, and so does what it says of commands in between.
 
@@ -22,6 +23,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "dejaq://localhost:7464"
+HTTP_ADDRESS = "http://localhost:7465"
 BLOCK = re.compile(
     r"(?P<prints><!-- prints -->\s*\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
@@ -35,13 +37,26 @@ def pages_with(language: str) -> list[Path]:
 
 
 @contextlib.contextmanager
-def served() -> Iterator[str]:
-    """A broker that serves on a free port; its address."""
+def served_over_http() -> Iterator[str]:
+    """A broker that serves HTTP on a free port; its address."""
+    from tests.integration.access_fixture import running
+
+    with running() as site:
+        yield site.http_url
+
+
+@contextlib.contextmanager
+def served(payloads: Path) -> Iterator[str]:
+    """A broker that serves on a free port, with a payload store in this folder; its address."""
     from dejaqueue.broker.broker import Broker
     from dejaqueue.flight.server import FlightServer
+    from dejaqueue.setting_groups import PayloadSettings
     from dejaqueue.settings import BrokerSettings, JournalSettings
 
-    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
+    settings = BrokerSettings(
+        journal=JournalSettings(url="memory:"), payloads=PayloadSettings(url=str(payloads))
+    )
+    broker = Broker(settings)
     broker.start()
     server = FlightServer(broker)
     server.start()
@@ -52,7 +67,7 @@ def served() -> Iterator[str]:
         broker.stop()
 
 
-def run_page(text: str, name: str, address: str) -> int:
+def run_page(text: str, name: str, address: str, http_address: str = "") -> int:
     """Run a page's blocks; the number of blocks that ran."""
     namespace: dict[str, object] = {"__name__": "__page__"}
     printed = io.StringIO()
@@ -62,6 +77,7 @@ def run_page(text: str, name: str, address: str) -> int:
         if block["language"] == "python":
             # Padded, so that a traceback names the line of the page.
             source = "\n" * line + block["text"].replace(ADDRESS, address)
+            source = source.replace(HTTP_ADDRESS, http_address or HTTP_ADDRESS)
             with contextlib.redirect_stdout(printed):
                 exec(compile(source, name, "exec", dont_inherit=True), namespace)
             count += 1
@@ -78,8 +94,13 @@ def test_the_snippets_of_a_page_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
-    with served() if ADDRESS in text else contextlib.nullcontext("") as address:
-        assert run_page(text, str(page), address) > 0
+    blocks = [one["text"] for one in BLOCK.finditer(text) if one["language"] == "python"]
+    by_http = any(HTTP_ADDRESS in block for block in blocks)
+    with (
+        served(tmp_path / "payloads") if ADDRESS in text else contextlib.nullcontext("") as address,
+        served_over_http() if by_http else contextlib.nullcontext("") as http_address,
+    ):
+        assert run_page(text, str(page), address, http_address) > 0
 
 
 def test_a_page_that_prints_something_else_is_found() -> None:

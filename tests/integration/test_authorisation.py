@@ -97,8 +97,14 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "ask_home": ("brokers", {}),
     "ask_shard": ("brokers", {}),
     "ask_history": ("brokers", {"id": 0}),
+    "ask_backup": ("brokers", {"backup": "x", "step": "look"}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
     "writes": ("PM", {"topic": MINE}),
+    "begin_payload": ("P", {"topic": MINE}),
+    "put_payload_part": ("P", {"topic": MINE, "upload": "", "index": 0, "digest": ""}),
+    "end_payload": ("P", {"topic": MINE, "upload": "", "bytes": 1, "digests": ""}),
+    "sign_upload": ("P", {"topic": MINE, "bytes": 1}),
+    "sign_payload": ("CM", {"topic": MINE, "voucher": ""}),
     "create_key": ("root", {"name": "", "grants": []}),
     "list_keys": ("root", {}),
     "revoke_key": ("root", {"key": "nobody"}),
@@ -108,7 +114,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 STREAMS = {
     "enqueue": "P", "move": "P", "cancel": "P", "ack": "C", "nack": "C", "extend": "C",
-    "consume": "C", "peek": "MO", "scan": "M", "history": "M", "claim": "C", "get_flight_info": ANY,
+    "consume": "C", "peek": "MO", "scan": "M", "history": "M", "claim": "C", "payload": "CM",
+    "get_flight_info": ANY,
     "list_flights": "key", "list_actions": "key",
 }  # fmt: skip
 
@@ -175,7 +182,13 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", f"{T}/cron/{{name}}/resume"): ("M", None),
     ("POST", f"{T}/cron/{{name}}/run"): ("M", None),
     ("POST", f"{T}/messages"): ("P", {"payload": "x"}),
+    ("PUT", f"{T}/payload"): ("P", None),
+    ("GET", f"{T}/payload"): ("CM", None),
+    ("POST", f"{T}/payload/uploads"): ("P", {"bytes": 1}),
+    ("POST", f"{T}/payload/end"): ("P", {"upload": "", "bytes": 1, "digests": ""}),
+    ("POST", f"{T}/payload/urls"): ("CM", {"voucher": ""}),
     ("POST", f"{T}/lease"): ("C", {"max": 1}),
+    ("GET", f"{T}/events"): ("C", None),
     ("POST", f"{T}/ack"): ("C", {"messages": [{"id": "1", "attempt": 1}]}),
     ("POST", f"{T}/nack"): ("C", {"messages": [{"id": "1", "attempt": 1}]}),
     ("POST", f"{T}/extend"): ("C", {"messages": [{"id": "1", "attempt": 1}]}),
@@ -202,7 +215,10 @@ OWN = {
 }  # fmt: skip
 """What a manager of its own messages may call."""
 
-QUERIES = {f"{T}/histogram": "?due_from=0&due_to=10&bucket_ms=5"}
+QUERIES = {
+    f"{T}/histogram": "?due_from=0&due_to=10&bucket_ms=5",
+    f"{T}/events": "?idle_ms=1",
+}
 """What routes want beside a body: what is wrong is refused before it is looked at who asks."""
 
 
@@ -327,6 +343,7 @@ def stream(site: Site, name: str, key: str | None) -> BaseException | None:
         "scan": {"op": "scan", "topic": MINE, "partition": 0},
         "history": {"op": "history", "topic": MINE, "partition": 0, "file": "x"},
         "claim": {"op": "claim", "topic": MINE, "partition": 0, "claim": 1},
+        "payload": {"op": "payload", "topic": MINE, "voucher": ""},
     }
     with flight.FlightClient(site.flight.url.replace("dejaq", "grpc")) as client:
         if name in tickets:

@@ -7,7 +7,6 @@ Not covered: single parts (tests/unit/backup, tests/unit/broker/backup); other j
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,67 +14,17 @@ import pytest
 
 from dejaqueue import Client, DejaQError
 from dejaqueue.backup.archive import Archive
+from tests.backup_load import FAR, Load
 from tests.backups import newest, taken
 from tests.cli.conftest import invoke
 from tests.crash.broker_process import BrokerProcess
 from tests.object_store import S3Server, s3_server
 from tests.patience import until
 
-FAR = 3_600
-
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[S3Server]:
     yield from s3_server()
-
-
-class Load:
-    """Threads that send, ack, and move messages between two topics by transactions."""
-
-    def __init__(self, url: str) -> None:
-        self.acknowledged: list[bytes] = []
-        """Payloads of singles, in the order of their replies."""
-        self.acked: set[bytes] = set()
-        self.committed: list[int] = []
-        self._url, self._ends = url, threading.Event()
-        works = (self._send, self._consume, self._transact)
-        self._threads = [threading.Thread(target=one) for one in works]
-        for thread in self._threads:
-            thread.start()
-
-    def _send(self) -> None:
-        with Client(self._url) as client:
-            number = 0
-            while not self._ends.is_set():
-                payload = b"single-%d" % number
-                client.send("singles", payload, delay=FAR if number % 2 else 0)
-                self.acknowledged.append(payload)
-                number += 1
-
-    def _consume(self) -> None:
-        with Client(self._url) as client:
-            while not self._ends.is_set():
-                with client.consume("singles", idle_ms=200, prefetch=20) as messages:
-                    for message in messages:
-                        self.acked.add(message.payload)
-                        message.ack()
-                        if self._ends.is_set():
-                            break
-
-    def _transact(self) -> None:
-        with Client(self._url) as client:
-            number = 0
-            while not self._ends.is_set():
-                with client.transaction() as transaction:
-                    transaction.send("left", b"pair-%d" % number, delay=FAR)
-                    transaction.send("right", b"pair-%d" % number, delay=FAR)
-                self.committed.append(number)
-                number += 1
-
-    def end(self) -> None:
-        self._ends.set()
-        for thread in self._threads:
-            thread.join()
 
 
 def broker_of(tmp_path: Path, name: str, **environment: object) -> BrokerProcess:

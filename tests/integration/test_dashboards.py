@@ -58,6 +58,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         client.send("small", b"1", key="a")
         client.backup(str(path / "backups"))
         client.create_topic("keyed")
+        client.create_subscription("keyed", "audit")
         client.send("keyed", b"1", key="a")
         with pytest.raises(ResourceExhausted):
             client.send("small", b"2")

@@ -308,7 +308,10 @@ CASES: dict[str, Case] = {
         (Flight, Embedded, HttpMany),
         small=200,
     ),
-    "PAYLOAD_BYTES_MAX": Case(setting("max_payload_bytes"), "max_payload_bytes"),
+    "PAYLOAD_BYTES_MAX": Case(
+        lambda door, n: door.send([{"payload": b"x" * n}]), "payload", small=40
+    ),
+    "STREAMED_BYTES_MAX": Case(setting("max_payload_bytes"), "max_payload_bytes"),
     "LEASE_MS_MIN": Case(setting("lease_ms"), "lease_ms", low=True),
     "LEASE_MS_MAX": Case(setting("lease_ms"), "lease_ms"),
     "LEASE_AHEAD_MS_MAX": Case(setting("lease_ahead_ms"), "lease_ahead_ms"),
@@ -405,6 +408,11 @@ CASES: dict[str, Case] = {
 }
 
 ELSEWHERE: dict[str, str] = {
+    "EPHEMERAL_MS_MIN": "unit/test_subscriptions.py::test_what_is_no_subscription_is_refused",
+    "EPHEMERAL_MS_MAX": "unit/test_subscriptions.py::test_what_is_no_subscription_is_refused",
+    "WINDOW_ROWS_MAX": (
+        "rules/test_browsing.py::test_a_window_for_more_than_is_kept_in_memory_is_refused"
+    ),
     "API_KEYS_REVOKED_MAX": (
         "unit/access/test_key_ring.py::test_revoked_keys_are_remembered_up_to_a_limit"
     ),
@@ -414,6 +422,11 @@ ELSEWHERE: dict[str, str] = {
     "UNPACKED_BYTES_MAX": (
         "hostile/test_malformed.py::"
         "test_what_is_small_only_when_packed_is_refused_before_it_is_unpacked"
+    ),
+    "PART_BYTES": "unit/broker/payloads/test_streamed.py::test_what_is_no_part_is_refused",
+    "UNSTREAMED_BYTES_MAX": "unit/client/test_streamed.py::test_what_is_small_is_sent_as_it_is",
+    "CONTENT_HEAD_BYTES_MAX": (
+        "integration/test_streamed_payloads.py::test_the_json_before_a_part_is_bounded"
     ),
     "FLIGHT_STREAMS_MAX": (
         "integration/test_access.py::test_streams_beyond_the_limit_are_refused_until_one_ends"

@@ -66,6 +66,22 @@ def test_an_observer_sees_who_has_what(client: Client) -> None:
         client.assignments("nowhere")
 
 
+def test_an_observer_sees_who_has_what_of_a_subscription(client: Client) -> None:
+    client.create_topic("t", partitions=2)
+    client.create_subscription("t", "log", assignment="exclusive")
+    assert client.assignments("t")["assignment"] == "shared"
+    with client.consume("t", subscription="log", idle_ms=5_000) as consumer:
+        client.send_batch("t", [{"payload": "a", "partition": p} for p in range(2)])
+        for _, message in zip(range(2), consumer, strict=False):
+            message.ack()
+        found = client.assignments("t@log")
+        assert found["assignment"] == "exclusive"
+        assert all(part["consumer"] for part in found["partitions"])
+        assert not any(part["consumer"] for part in client.assignments("t")["partitions"])
+    with pytest.raises(TopicUnknown):
+        client.assignments("t@nowhere")
+
+
 def test_a_key_stays_one_when_the_topic_grows(client: Client) -> None:
     client.create_topic("t")
     keys = [f"k{number}" for number in range(50)]

@@ -157,6 +157,36 @@ def test_one_gets_again_what_the_topic_retains(client: Client) -> None:
         client.seek("t", "b", to="end")
 
 
+def test_a_seek_by_filter(client: Client) -> None:
+    client.create_topic("t", retention_ms=3_600_000)
+    client.create_subscription("t", "a")
+    for number in range(4):
+        client.send("t", b"%d" % number, group="acme" if number % 2 else "", tags=["x"])
+    assert len(drain(client, 4, "a")) == 4
+    assert client.seek("t", "a", to="beginning", group="acme", tags_all=["x"]) == (2, 0)
+    assert drain(client, 2, "a") == [b"1", b"3"]
+    assert client.seek("t", to="end", group="", due_to=SystemClock().now_ms()).passed == 2
+    with pytest.raises(BadRequest, match="state"):
+        client.seek("t", "a", to="end", state="ready")
+    with pytest.raises(BadRequest, match="colour"):
+        client.seek("t", "a", to="end", colour="red")  # type: ignore[call-arg]
+
+
+def test_an_ephemeral_subscription_is_for_who_listens(client: Client) -> None:
+    client.create_topic("t", retention_ms=3_600_000)
+    client.send("t", b"x")
+    names = [client.subscribe("t"), client.subscribe("t", order="arrival", start="beginning")]
+    assert len(set(names)) == 2
+    assert drain(client, 1, names[1]) == [b"x"]
+    client.send("t", b"y")
+    assert drain(client, 1, names[0]) == drain(client, 1, names[1]) == [b"y"]
+    assert client.subscribe("t", "screen", ephemeral_ms=5_000) == "screen"
+    assert client.subscriptions("t")["screen"]["ephemeral_ms"] == 5_000
+    for wrong in (0, 999):
+        with pytest.raises(BadRequest, match="ephemeral_ms"):
+            client.subscribe("t", ephemeral_ms=wrong)
+
+
 def test_the_asynchronous_client_seeks(server: FlightServer, client: Client) -> None:
     client.create_topic("t", retention_ms=3_600_000)
     client.send("t", "x")
@@ -168,3 +198,16 @@ def test_the_asynchronous_client_seeks(server: FlightServer, client: Client) -> 
 
     assert asyncio.run(seek()) == (1, 0)
     assert drain(client, 1) == [b"x"]
+
+
+def test_it_is_looked_at_by_its_name(client: Client) -> None:
+    client.create_topic("t")
+    client.create_subscription("t", "log", order="arrival")
+    client.send("t", b"x", delay=3_600, tags=["a"])
+    assert drain(client, 1, "log") == [b"x"]
+    client.send("t", b"y", delay=3_600)
+    for name, count in (("t", 2), ("t@log", 1)):
+        assert client.counts(name, by="state")["scheduled"] == count
+        assert client.peek(name).num_rows == count
+    with pytest.raises(DejaQError):
+        client.cancel_where("t@log")

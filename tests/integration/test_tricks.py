@@ -385,6 +385,7 @@ def _open(
         "scan": {"partition": 0},
         "claim": {"partition": 0, "claim": 1},
         "history": {"partition": 0, "file": "x"},
+        "payload": {"voucher": ""},
     }
     more = ranges.get(stream, {})
     ticket = flight.Ticket(json.dumps({"op": stream} | values | more).encode())

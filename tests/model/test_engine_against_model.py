@@ -32,8 +32,8 @@ from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.snapshot import (
     PlannedFile,
     SnapshotPlan,
@@ -82,10 +82,12 @@ rules_st = st.builds(
     weights=st.sampled_from([{}, {}, {"a": 3}, {"a": 2, "b": 5, "a.x": 2}]),
     group_in_flight_max=st.sampled_from([0, 0, 1, 2]),
     group_order=st.sampled_from(list(GroupOrder)),
+    group_runs=st.booleans(),
     ageing_ms=st.sampled_from([0, 0, 3]),
     max_attempts=st.sampled_from([0, 0, 1, 2]),
     backoff_ms=st.sampled_from([0, 0, 5]),
-)
+    take_over_rows_max=st.sampled_from([0, 0, 1, 3]),
+).filter(lambda rules: not (rules.group_runs and rules.group_order is GroupOrder.PRIORITY_FIRST))
 stages = st.none() | st.builds(commands.Stage, st.sampled_from(["t", "u"]), st.integers(0, 9))
 
 

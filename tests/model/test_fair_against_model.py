@@ -1,7 +1,7 @@
 """The order of fair topics against the reference model: few commands, many groups.
 
-Covered: weights and their changes, caps, levels, cancels and moves between dispatches, messages
-that come and come back, filters, priorities within groups, restarts (rules 7, 8, 13).
+Covered: weights and their changes, caps, runs, levels, cancels and moves between dispatches,
+messages that come and come back, filters, priorities within groups, restarts (rules 7, 8, 13).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ steps = st.lists(
         st.tuples(st.just("send"), st.lists(st.integers(0, 4), min_size=1, max_size=12)),
         st.tuples(st.just("send later"), st.lists(st.integers(0, 4), min_size=1, max_size=4)),
         st.tuples(st.just("lease"), st.integers(1, 9)),
-        st.tuples(st.just("lease"), st.integers(1, 9)),
+        st.tuples(st.just("lease"), st.integers(0, 9)),
         st.tuples(st.just("lease red"), st.integers(1, 4)),
         st.tuples(st.just("ack"), st.integers(1, 6)),
         st.tuples(st.just("nack"), st.integers(1, 4)),
@@ -46,6 +46,7 @@ steps = st.lists(
         st.tuples(st.just("reprioritize"), st.lists(st.integers(0, 30), max_size=4)),
         st.tuples(st.just("weigh"), st.sampled_from(WEIGHTS)),
         st.tuples(st.just("cap"), st.integers(0, 2)),
+        st.tuples(st.just("runs"), st.integers(0, 1)),
         st.tuples(st.just("restart"), st.none()),
         st.tuples(st.just("wait"), st.integers(1, 9)),
     ),
@@ -144,6 +145,11 @@ class Both:
             case "cap", int(cap):
                 self.rules = replace(self.rules, group_in_flight_max=cap)
                 self.apply(commands.Configure(now_ms, self.rules.to_text()))
+            case "runs", int(by_runs):
+                if self.rules.group_order is GroupOrder.PRIORITY_FIRST:
+                    return  # refused (Topic.check)
+                self.rules = replace(self.rules, group_runs=bool(by_runs))
+                self.apply(commands.Configure(now_ms, self.rules.to_text()))
             case "restart", None:
                 meta, files = plan_snapshot(self.engine)
                 self.files |= {file: bytes(part) for file, part in files if part is not None}
@@ -161,20 +167,31 @@ class Both:
     steps,
     st.sampled_from([FLAT, NESTED, FLAT[:2], NESTED[:3]]),
     st.sampled_from(WEIGHTS),
-    st.sampled_from([0, 0, 1, 2]),
+    st.sampled_from([0, 0, 1, 2, 3]),
+    st.booleans(),
     st.sampled_from([TINY, STANDARD]),
     st.sampled_from(list(GroupOrder)),
+    st.sampled_from([0, 0, 1, 4]),
 )
 def test_fair_topics_agree_with_the_model(
     todo: list[tuple[str, object]],
     groups: tuple[str, ...],
     weights: dict[str, int],
     cap: int,
+    by_runs: bool,
     layout: Layout,
     group_order: GroupOrder,
+    piece: int,
 ) -> None:
     groups = (groups * 5)[:5]
-    rules = Rules(TopicKind.FAIR, weights=weights, group_in_flight_max=cap, group_order=group_order)
+    rules = Rules(
+        TopicKind.FAIR,
+        weights=weights,
+        group_in_flight_max=cap,
+        group_order=group_order,
+        group_runs=by_runs and group_order is not GroupOrder.PRIORITY_FIRST,
+        take_over_rows_max=piece,
+    )
     both = Both(groups, rules, layout)
     for name, argument in todo:
         both.do(name, argument)

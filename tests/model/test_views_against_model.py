@@ -7,7 +7,8 @@ snapshot gives at the end. Not covered: the commands of one view by themselves
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -16,13 +17,15 @@ import pytest
 
 from dejaqueue import limits
 from dejaqueue.engine import commands
+from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import Layout
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.seeding import may_finish
 from dejaqueue.engine.view_snapshots import plan_views_snapshot, restore_views
 from dejaqueue.engine.views import PartitionViews
-from dejaqueue.model import MessageState, RowStatus
+from dejaqueue.model import MessageState, RowStatus, TagFilter
 from dejaqueue.testing.reference_model import Message, ReferenceModel
 
 TINY = Layout(slab_bits=6)
@@ -31,6 +34,43 @@ OK, NOT_FOUND, LEASED = RowStatus.OK, RowStatus.NOT_FOUND, RowStatus.LEASED
 
 def int64s(values: Any) -> Any:
     return np.array(values, dtype=np.int64)
+
+
+TAGS = ("", "red", "red\x1fblue")
+FILTERS = (None, None, TagFilter(any_of=("red",)), TagFilter(none_of=("blue",)))
+
+
+def has_tags(wanted: TagFilter | None, message: Message) -> bool:
+    tags = set(message.tags.split("\x1f"))
+    if wanted is None:
+        return True
+    return (not wanted.any_of or bool(tags & set(wanted.any_of))) and not (
+        tags & set(wanted.none_of)
+    )
+
+
+def is_wanted(wanted: Selection | None, message: Message) -> bool:
+    if wanted is None:
+        return True
+    is_due = wanted.due_from_ms <= message.due_ms < wanted.due_to_ms
+    return is_due and has_tags(wanted.tags, message)
+
+
+@dataclass
+class Begun:
+    """What a view begins with that was opened in pieces.
+
+    Attributes:
+        promised: what it was to have when it was opened, and nobody took back.
+    """
+
+    first: int
+    end: int
+    from_ms: int | None
+    held_ms: int
+    opened_ms: int
+    seen: set[int] = field(default_factory=set)
+    promised: set[int] = field(default_factory=set)
 
 
 class Twins:
@@ -48,6 +88,7 @@ class Twins:
         self.kept: dict[int, Message] | None = None
         self.kept_number = 0
         self.marks: list[tuple[int, int]] = []
+        self.begun: dict[int, Begun] = {}
 
     # --- both sides ---------------------------------------------------------------------------
 
@@ -78,9 +119,10 @@ class Twins:
 
     def inside(self, number: int, command: Any) -> Any:
         """A command of one view; the effects, and what the model says."""
-        before = self.stored()
-        outcome = self.models[number].apply(command)
         wrapped = commands.InView(command.now_ms, number, command) if number else command
+        before = self.stored()
+        self.seed_first(wrapped)
+        outcome = self.models[number].apply(command)
         return self.apply(wrapped, before), outcome
 
     def begin(self) -> None:
@@ -97,13 +139,20 @@ class Twins:
         count = self.random.randint(0, 6)
         dues = int64s([self.now_ms + self.random.randint(-5, 15) for _ in range(count)])
         lives = [self.random.choice([0, 0, 0, self.now_ms + 25]) for _ in range(count)]
-        command = commands.Enqueue(self.now_ms, self.position, dues, (), expires_ms=int64s(lives))
+        words = [self.random.randrange(len(TAGS)) for _ in range(count)]
+        tags = Words(TAGS, np.array(words, dtype=np.int32))
+        about = (self.now_ms, self.position, dues, ())
+        command = commands.Enqueue(*about, expires_ms=int64s(lives), tags=tags)
         before = self.stored()
         for number, model in self.models.items():
             seen = command
             if number in self.by_arrival:
                 seen = replace(command, dues_ms=np.full(count, self.now_ms, dtype=np.int64))
+            first = model.next_sequence
             model.apply(seen)
+            for sequence in range(first, first + count):
+                if not self.takes(number, model.live[sequence]):
+                    del model.live[sequence]
         if self.kept is not None and count:
             first = self.models[0].next_sequence - count
             if not self.marks or self.now_ms > self.marks[-1][0]:
@@ -111,6 +160,7 @@ class Twins:
             for row, (due_ms, life_ms) in enumerate(zip(dues.tolist(), lives, strict=True)):
                 locator = (self.position << limits.ROW_BITS) + row
                 message = Message(first + row, due_ms, locator, 0, expires_ms=life_ms)
+                message.tags = TAGS[words[row]]
                 self.kept[first + row] = message
         self.apply(command, before)
 
@@ -173,6 +223,10 @@ class Twins:
                     self.kept[sequence].due_ms = due_ms
                 else:
                     del self.kept[sequence]
+        for begun in self.begun.values() if not moves else ():
+            begun.promised -= {
+                s for s, yes in zip(sequences, done, strict=True) if yes
+            } - begun.seen
         effects = self.apply(command, before)
         found = [OK] * rows if effects.statuses is None else effects.statuses.tolist()
         assert found == expected, command
@@ -247,7 +301,8 @@ class Twins:
         number = self.views.next_number
         live, by_arrival = self.random.random() < 0.5, self.random.random() < 0.4
         held_ms = self.now_ms + 4
-        rules = Rules(max_attempts=self.random.choice([0, 0, 2]))
+        takes, in_pieces = self.random.choice(FILTERS), self.random.random() < 0.7
+        rules = Rules(max_attempts=self.random.choice([0, 0, 2]), takes=takes)
         from_ms = self.random.choice([None, 0, self.now_ms - 20]) if live else None
         about = (number, f"v{number}", number, rules.to_text(), live, by_arrival, held_ms, from_ms)
         before = self.stored()
@@ -255,36 +310,98 @@ class Twins:
         model = ReferenceModel()
         model.rules = rules
         model.now_ms, model.next_sequence = self.now_ms, self.models[0].next_sequence
+        self.models[number] = model
+        self.by_arrival |= {number} if by_arrival else set()
+        if live:
+            end = model.next_sequence
+            begun = self.begun[number] = Begun(0, end, from_ms, held_ms, self.now_ms)
+            begun.promised = {one.sequence for one in self.beginning(number, range(end))}
+            if not in_pieces:
+                self.seed_all(number)
+        self.apply(commands.OpenView(self.now_ms, *about, in_pieces), before)
+        if number in self.begun and self.views.named[number].seeding is None:
+            self.seed_all(number)  # there is nothing that it could begin with
+            assert not model.live
+
+    def takes(self, number: int, message: Message) -> bool:
+        return has_tags(self.models[number].rules.takes, message)
+
+    def beginning(self, number: int, sequences: Iterable[int]) -> list[Message]:
+        """Those of these messages that a view begins with, as it has them."""
+        begun, found = self.begun[number], dict[int, Message]()
         # In the order in which a message is asked for: those by arrival last.
-        known = sorted(self.models, key=lambda known: (known in self.by_arrival, known))
-        sources = [self.models[one].live for one in known if live]
-        kept = None if from_ms is None else self.kept
+        others = [one for one in self.models if one != number]
+        known = sorted(others, key=lambda known: (known in self.by_arrival, known))
+        sources = [self.models[one].live for one in known]
+        kept = None if begun.from_ms is None else self.kept
         if kept is not None:
             logs = sum(one in self.by_arrival for one in known)
             sources.insert(len(sources) - logs, kept)
         live_somewhere = {sequence for one in known for sequence in self.models[one].live}
-        taken = set[int]()
-        for source in sources:
-            for sequence, message in source.items():
-                if sequence in taken:
+        by_arrival = number in self.by_arrival
+        for sequence in sequences:
+            message = next((live[sequence] for live in sources if sequence in live), None)
+            if message is None or sequence in begun.seen or not self.takes(number, message):
+                continue
+            is_scheduled = message.state is MessageState.SCHEDULED
+            place_ms = message.due_ms if is_scheduled else begun.held_ms
+            due_ms = begun.opened_ms if by_arrival else place_ms
+            new = Message(sequence, due_ms, message.locator, message.key_hash)
+            new.expires_ms, new.tags = message.expires_ms, message.tags
+            if begun.from_ms is not None:
+                if by_arrival and kept is not None and self.marks:
+                    place_ms = self.came_ms(sequence)
+                is_over = 0 < new.expires_ms <= self.now_ms and sequence not in live_somewhere
+                if place_ms < begun.from_ms or is_over:
                     continue
-                taken.add(sequence)
-                due_ms = message.due_ms if message.state is MessageState.SCHEDULED else held_ms
-                place_ms = due_ms
-                due_ms = self.now_ms if by_arrival else due_ms
-                new = Message(sequence, due_ms, message.locator, message.key_hash)
-                new.expires_ms = message.expires_ms
-                if from_ms is not None:
-                    if by_arrival and kept is not None and self.marks:
-                        place_ms = self.came_ms(sequence)
-                    is_over = 0 < new.expires_ms <= self.now_ms and sequence not in live_somewhere
-                    if place_ms < from_ms or is_over:
-                        continue
-                model.live[sequence] = new
+            found[sequence] = new
+        return list(found.values())
+
+    def seed(self, number: int, sequences: Iterable[int]) -> None:
+        """It is the turn of these messages, in a model."""
+        begun, model = self.begun[number], self.models[number]
+        sequences = [one for one in sequences if begun.first <= one < begun.end]
+        for message in self.beginning(number, sequences):
+            model.live[message.sequence] = message
+            begun.promised.discard(message.sequence)
         model.live = dict(sorted(model.live.items()))
-        self.models[number] = model
-        self.by_arrival |= {number} if by_arrival else set()
-        self.apply(commands.OpenView(self.now_ms, *about), before)
+        begun.seen |= set(sequences)
+
+    def seed_all(self, number: int) -> None:
+        """The rest of what a view begins with, in its model."""
+        self.seed(number, range(self.begun[number].first, self.begun[number].end))
+        begun = self.begun.pop(number)
+        if begun.from_ms is None:  # else places may have changed, and lives be over
+            assert not begun.promised
+
+    def seed_first(self, command: commands.Command) -> None:
+        """What is done after this command elsewhere, is not lost to a view that begins."""
+        engines = {one: self.views.named[one].engine for one in self.models if one}
+        kept = self.views.retained
+        engines |= {0: self.views.unnamed}
+        found = may_finish(command, engines, None if kept is None else kept.engine)
+        for number in list(self.begun):
+            self.seed(number, sorted(set(found.tolist())))
+            if isinstance(command, commands.DropView) and command.number != number:
+                self.seed_all(number)
+
+    def seed_some(self) -> None:
+        if not self.begun:
+            return
+        number = self.random.choice(list(self.begun))
+        begun, span = self.begun[number], self.random.choice([1, 4, 30, 100])
+        others = [self.views.named[one].engine for one in self.models if one not in (0, number)]
+        if self.views.retained is not None and begun.from_ms is not None:
+            others.append(self.views.retained.engine)
+        first = min(engine.live_from(begun.first) for engine in [self.views.unnamed, *others])
+        before = self.stored()
+        if first + span >= begun.end:
+            self.seed_all(number)
+        else:
+            self.seed(number, range(first, first + span))
+            begun.first = first + span
+        self.apply(commands.SeedView(self.now_ms, number, span), before)
+        assert (self.views.named[number].seeding is None) == (number not in self.begun)
 
     def came_ms(self, sequence: int) -> int:
         """When it came in, as marks tell, of which each time has one here."""
@@ -301,18 +418,26 @@ class Twins:
             about = (self.kept_number, "", 0, rules, False, False, self.now_ms)
             self.apply(commands.OpenView(self.now_ms, *about), before)
         elif self.random.random() < 0.2:
+            dropped = commands.DropView(self.now_ms, self.kept_number)
+            self.seed_first(dropped)
             self.kept = None
-            self.apply(commands.DropView(self.now_ms, self.kept_number), before)
+            self.apply(dropped, before)
 
     def forget(self) -> None:
         if self.kept is None:
             return
         before = self.stored()
-        first = self.views.unnamed.next_sequence - self.random.choice([0, 5, 20, 60])
-        self.kept = {sequence: one for sequence, one in self.kept.items() if sequence >= first}
+        first = max(0, self.views.unnamed.next_sequence - self.random.choice([0, 5, 20, 60]))
+        named = {self.random.randrange(first + 70) for _ in range(self.random.choice([0, 3]))}
+        sequences = int64s(sorted(named)) if named else None
+        command = commands.Forget(self.now_ms, first, sequences)
+        self.seed_first(command)
+        kept = self.kept.items()
+        self.kept = {sequence: one for sequence, one in kept if sequence >= first}
+        self.kept = {sequence: one for sequence, one in self.kept.items() if sequence not in named}
         while len(self.marks) > 1 and self.marks[1][1] <= first:
             del self.marks[0]
-        self.apply(commands.Forget(self.now_ms, first), before)
+        self.apply(command, before)
 
     def seek(self) -> None:
         number = self.random.choice(list(self.models))
@@ -321,7 +446,12 @@ class Twins:
         first = max(0, last - self.random.choice([5, 40, 100_000]))
         end = self.random.choice([last, last, first + 10])
         from_ms = self.random.choice([0, self.now_ms + 1, self.now_ms - self.random.randint(0, 40)])
+        wanted = self.random.choice([None, self.some_filter(), self.some_filter()])
         before = self.stored()
+        command = commands.InView(
+            self.now_ms, number, commands.Seek(self.now_ms, first, end, from_ms, wanted)
+        )
+        self.seed_first(command)
         model.begin(self.now_ms)
         model.now_ms = self.now_ms
         has_marks = by_arrival and self.kept is not None and self.marks
@@ -330,11 +460,13 @@ class Twins:
             kept = None if self.kept is None else self.kept.get(sequence)
             if message is not None and message.state is MessageState.SCHEDULED:
                 place_ms = self.came_ms(sequence) if has_marks else message.due_ms
-                if place_ms < from_ms:
+                if place_ms < from_ms and is_wanted(wanted, kept or message):
                     del model.live[sequence]
                 elif has_marks and not message.attempts:
                     message.due_ms = min(message.due_ms, self.came_ms(sequence))
-            elif message is None and kept is not None:
+            elif kept is None or message is not None or not is_wanted(wanted, kept):
+                continue
+            elif self.takes(number, kept):
                 place_ms = self.came_ms(sequence) if by_arrival else kept.due_ms
                 if place_ms >= from_ms and not 0 < kept.expires_ms <= self.now_ms:
                     new = replace(kept)
@@ -342,20 +474,30 @@ class Twins:
                     new.forgiven = min(new.attempts, 127)
                     model.live[sequence] = new
         model.live = dict(sorted(model.live.items()))
-        command = commands.Seek(self.now_ms, first, end, from_ms)
-        self.apply(commands.InView(self.now_ms, number, command), before)
+        self.apply(command, before)
         if end == last and not by_arrival:  # once more changes nothing
             before, hashed = self.stored(), self.views.state_hash()
-            self.apply(commands.InView(self.now_ms, number, command), before)
+            self.apply(command, before)
             assert self.views.state_hash() == hashed
+
+    def some_filter(self) -> Selection:
+        low_ms = self.now_ms + self.random.randint(-15, 10)
+        return Selection(
+            due_from_ms=self.random.choice([0, low_ms]),
+            due_to_ms=low_ms + 10,
+            tags=self.random.choice(FILTERS),
+        )
 
     def drop(self) -> None:
         named = [number for number in self.models if number]
         if named and self.random.random() < 0.3:
             before = self.stored()
             number = self.random.choice(named)
+            dropped = commands.DropView(self.now_ms, number)
+            self.begun.pop(number, None)
+            self.seed_first(dropped)
             del self.models[number]
-            self.apply(commands.DropView(self.now_ms, number), before)
+            self.apply(dropped, before)
 
     def snapshot(self) -> None:
         """Go on with what a snapshot gives."""
@@ -384,6 +526,8 @@ STEPS = (
     "change",
     "change",
     "open",
+    "seed_some",
+    "seed_some",
     "seek",
     "seek",
 )

@@ -13,13 +13,16 @@ import pytest
 from dejaqueue.broker.partition import duplicates
 from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.topic import routing
+from dejaqueue.client import streamed as client_streamed
 from dejaqueue.engine import apply, rules
 from dejaqueue.engine.shares import FlatShares, NestedShares
 from dejaqueue.errors import DejaQError
+from dejaqueue.http.leasing.session import Arrival, SharedSession
 from dejaqueue.http.routes import sending
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.segments import files, log, recovery
 from dejaqueue.model import MessageState, RowStatus
+from dejaqueue.payloads import streamed_store
 from dejaqueue.schema import texts
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -103,6 +106,30 @@ def the_last_of_a_batch_keeps_the_key(patch: pytest.MonkeyPatch) -> None:
 @mutant("tests/rules/test_rule_09_move_and_cancel.py")
 def says_ok_to_rows_that_are_not_there(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(apply, "_PRODUCER_STATUSES", np.zeros(len(MessageState), dtype=np.uint8))
+
+
+@mutant("tests/unit/http/leasing/test_session.py")
+def forgets_the_credit_of_rows_that_are_missing(patch: pytest.MonkeyPatch) -> None:
+    """Rows whose payload cannot be read now give their credit back, which somebody has to know."""
+    inner = SharedSession.arrived
+
+    def arrived(self: SharedSession, arrivals: list[Arrival]) -> None:
+        there = [one for one in arrivals if one.batch is not None]
+        leased = sum(len(one.push.leased.sequences) for one in there)
+        self._given -= leased - sum(one.batch.num_rows for one in there if one.batch is not None)
+        inner(self, arrivals)
+
+    patch.setattr(SharedSession, "arrived", arrived)
+
+
+@mutant("tests/unit/client/test_streamed.py")
+def reads_whatever_part_comes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(client_streamed, "check_part", lambda parts, index, content: None)
+
+
+@mutant("tests/unit/payloads/test_streamed_store.py")
+def seals_all_parts_alike(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(streamed_store, "_nonce", lambda index: bytes(12))
 
 
 @mutant("tests/unit/http/test_arrow_bounds.py")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import queue
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,9 +24,11 @@ from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.consumers.gathering import delivery_batches
 from dejaqueue.broker.letters.carrier import Arrived
 from dejaqueue.broker.letters.parcel import Parcel
+from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
+from dejaqueue.setting_groups import PayloadSettings
 from dejaqueue.settings import BrokerSettings, ClockSettings, DispatchSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -34,6 +38,13 @@ from tests.patience import PATIENCE_SECONDS
 TOPIC = "t"
 COPIES_MAX = 10
 """Of a directory whose broker goes on meanwhile, until no file went while it was copied."""
+
+APPEND_SECONDS = 5.0
+"""An append to a journal that does not hang is over by then."""
+
+
+def _is_settled(core: PartitionCore) -> bool:
+    return core.commits.is_settled or core.commits.is_broken
 
 
 @dataclass
@@ -119,6 +130,7 @@ class BrokerFixture:
         path: directory of the segment journal; None = memory.
         topic: settings of the topic.
         dispatch: settings of it.
+        payloads: where large payloads are kept; None = with the others.
     """
 
     def __init__(
@@ -127,8 +139,10 @@ class BrokerFixture:
         snapshot_entries: int = 20_000,
         snapshot_interval_ms: int = 300_000,
         dispatch: dict[str, int] | None = None,
+        payloads: PayloadSettings | None = None,
         **topic: Any,
     ) -> None:
+        self._payloads = payloads or PayloadSettings()
         self._snapshots: dict[str, Any] = {
             "snapshot_entries": snapshot_entries,
             "snapshot_interval_ms": snapshot_interval_ms,
@@ -149,6 +163,7 @@ class BrokerFixture:
             ),
             dispatch=DispatchSettings(**self._dispatch),
             clock=ClockSettings(),
+            payloads=self._payloads,
         )
         broker = Broker(settings, self.clock)
         broker.start()
@@ -218,6 +233,14 @@ class BrokerFixture:
             for runtime in map(self.broker.runtime, self.broker.serving()):
                 for number in range(len(runtime.partitions)):
                     runtime.look(number, lambda place: None).result(PATIENCE_SECONDS)
+        # What was decided is sent when it is durable, which the committer sees to beside the steps.
+        end, pause = time.monotonic() + APPEND_SECONDS, threading.Event()
+        for runtime in map(self.broker.runtime, self.broker.serving()):
+            for number in range(len(runtime.partitions)):
+                while not runtime.look(number, _is_settled).result(PATIENCE_SECONDS):
+                    if time.monotonic() > end:
+                        break  # a journal that hangs, on purpose
+                    pause.wait(0.001)
 
     def wait_for_snapshots(self) -> None:
         """Return when no snapshot is being written."""

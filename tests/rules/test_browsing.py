@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dejaqueue import limits
 from dejaqueue.broker.calls import by_filter
 from dejaqueue.errors import BadRequest
 from tests.rules import test_rule_12_transactions as transactions
@@ -236,6 +237,75 @@ def test_a_shift_goes_on_after_a_restart_where_it_was_broken_off(
     assert sum(counts) - 60 in (0, 1, 2)
     page = next(broker.broker.read("peek", {"topic": TOPIC, "due_to": now + 100, "limit": 100})[1])
     assert page["due"].to_pylist() == [now + 5 + n for n in range(30) for _ in range(2)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_goes_evenly_into_a_window__each_message_once_and_in_order(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The window overlaps what is selected: a second look at what was moved would move it again."""
+    monkeypatch.setattr("dejaqueue.limits.CHANGE_ROWS_MAX", 7)
+    monkeypatch.setattr(by_filter, "CALL_COMMANDS_MAX", 2)
+    broker = make_broker(kind=kind, partitions=2)
+    now = broker.now_ms
+    for part in range(4):
+        send(broker, [(f"{n:02}", 10 * n + part, "ab"[n % 2], []) for n in reversed(range(20))])
+    asked: dict[str, Any] = {"group": "a", "due_from": now + 60}
+    window = {"window_from": now + 100, "window_to": now + 1_500}
+    assert change(broker, "move_where", dry_run=True, **window, **asked) == 28
+    assert change(broker, "move_where", **window, **asked) == 28
+    assert change(broker, "move_where", due=now + 5_000, group="a", due_from=now + 1_500) == 0
+    page = next(broker.broker.read("peek", {"topic": TOPIC, "group": "a", "due_from": now + 60})[1])
+    moved = sorted(zip(page["due"].to_pylist(), page["payload"].to_pylist(), strict=True))
+    assert [due - now for due, _ in moved] == list(range(100, 1_500, 50))
+    for number in range(2):  # each partition keeps the order of its own
+        of_one = [
+            (due, payload)
+            for due, payload, one in zip(
+                page["due"].to_pylist(), page["payload"].to_pylist(), page["id"].to_pylist(),
+                strict=True,
+            )
+            if one >> limits.SEQUENCE_BITS == number
+        ]  # fmt: skip
+        assert [payload for _, payload in sorted(of_one)] == sorted(p for _, p in of_one)
+
+
+def test_a_window_goes_on_after_a_restart__and_may_be_asked_for_again(
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejaqueue.limits.CHANGE_ROWS_MAX", 7)
+    monkeypatch.setattr(by_filter, "CALL_COMMANDS_MAX", 2)
+    broker = on_files()
+    now = broker.now_ms
+    send(broker, [(f"{n:02}", 10 + n, "a", []) for n in range(40)])
+    even = [now + 100 * n for n in range(40)]
+    asked = {"topic": TOPIC, "window_from": now, "window_to": now + 4_000, "after": None}
+
+    def dues() -> list[int]:
+        page = next(broker.broker.read("peek", {"topic": TOPIC})[1])
+        return sorted(page["due"].to_pylist())
+
+    answers = [broker.broker.call("move_where", asked)]
+    while answers[-1]["next"] is not None:
+        broker.restart()
+        answers.append(broker.broker.call("move_where", asked | {"after": answers[-1]["next"]}))
+    assert [answer["count"] for answer in answers] == [14, 14, 12]
+    assert dues() == even
+    # The answer to the second piece was lost, they say: all stay in the window.
+    broker.broker.call("move_where", asked | {"after": answers[0]["next"]})
+    assert all(now <= due < now + 4_000 for due in dues())
+    assert change(broker, "move_where", window_from=now, window_to=now + 4_000) == 40
+    assert dues() == even
+
+
+def test_a_window_for_more_than_is_kept_in_memory_is_refused(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejaqueue.limits.WINDOW_ROWS_MAX", 3)
+    broker = make_broker()
+    send(broker, [("x", n, "a", []) for n in range(4)])
+    with pytest.raises(BadRequest, match="at most 3 messages of one partition"):
+        change(broker, "move_where", window_from=0, window_to=5)
 
 
 def test_group_and_priority_of_many_change(make_broker: MakeBroker) -> None:

@@ -1,7 +1,10 @@
 """Rule 5: what is not done comes back after its lease ends."""
 
 import numpy as np
+import pytest
 
+from dejaqueue.broker.consumers.dispatch import Consumer, Push
+from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.conftest import MakeBroker
@@ -71,6 +74,25 @@ def test_a_consumer_that_closes_gives_back_what_it_holds(make_broker: MakeBroker
     second = broker.consumer()
     first.session.close(release=True)
     assert second.payloads() == [b"a"]
+
+
+def test_what_is_on_its_way_to_a_consumer_that_closes_goes_back_too(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = make_broker(max_attempts=1)
+    first = broker.consumer()
+    send = Commits._send
+
+    def send_later(commits: Commits, consumer: Consumer, push: Push) -> None:
+        first.session.close(release=True)  # its lease was decided, and is durable only now
+        first.session.close(release=False)
+        send(commits, consumer, push)
+
+    monkeypatch.setattr(Commits, "_send", send_later)
+    broker.send([b"a"])
+    broker.settle_down()
+    monkeypatch.undo()
+    assert broker.consumer().payloads() == [b"a"]
 
 
 def test_a_consumer_that_breaks_keeps_its_lease_to_the_end(make_broker: MakeBroker) -> None:

@@ -150,3 +150,20 @@ def test_what_nobody_looked_at_does_not_wear_out(make_broker: MakeBroker) -> Non
     [got] = consumer.take_all()
     nack(consumer, got, 0, release=True)
     assert consumer.payloads() == [b"a"]
+
+
+def test_what_nobody_looked_at_is_not_counted_later(make_broker: MakeBroker) -> None:
+    broker = make_broker(max_attempts=2)
+    consumer = broker.consumer()
+    broker.send([b"a"])
+    for _ in range(5):
+        [got] = consumer.take_all()
+        nack(consumer, got, 0, release=True)
+    [got] = consumer.take_all()
+    nack(consumer, got, 0)
+    [got] = consumer.take_all()
+    assert got.payloads == [b"a"]
+    nack(consumer, got, 0)
+    broker.letters_arrive()
+    [letter] = broker.peek("t.dead")
+    assert letter["headers"]["dejaq-dead-attempts"] == "7"

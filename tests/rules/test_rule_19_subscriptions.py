@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dejaqueue.broker.shard import seeding_chore
+from dejaqueue.broker.watching.findings import findings_of
 from dejaqueue.errors import BadRequest, TopicUnknown
-from dejaqueue.model import RowStatus
+from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.broker_fixture import BrokerFixture
@@ -128,6 +130,81 @@ def test_a_new_subscription_begins_now_or_with_what_there_is(tmp_path: Path) -> 
         b"x",
     ]
     fixture.broker.runtime("t").partitions[0].core.views.check()
+    fixture.stop()
+
+
+def test_a_subscription_begins_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeding_chore, "SPAN", 2)
+    fixture = BrokerFixture(tmp_path, snapshot_entries=3)
+    payloads = [b"%d" % number for number in range(9)]
+    fixture.send(payloads)
+    fixture.broker.alter_topic("t", {"subscriptions": {"a": {"start": "live"}}})
+    view = fixture.broker.runtime("t").partitions[0].core.views.find("a")
+    assert view is not None
+    assert view.seeding is None  # the call answers when it has all
+    fixture.crash()
+    assert fixture.consumer(topic="t@a").payloads() == payloads
+    assert fixture.consumer().payloads() == payloads
+    fixture.stop()
+
+
+def test_a_subscription_is_for_messages_with_its_tags(tmp_path: Path) -> None:
+    made = {
+        "eu": {"tags_any": ["eu", "uk"]},
+        "rest": {"tags_none": ["eu", "uk"], "order": "arrival"},
+        "both": {"tags_all": ["eu", "big"]},
+    }
+    fixture = BrokerFixture(tmp_path, snapshot_entries=3, subscriptions=made, unnamed=False)
+
+    def send(names: str, tags: list[list[str]]) -> None:
+        payloads = pa.array([name.encode() for name in names], pa.binary())
+        columns = {"payload": payloads, "tags": pa.array(tags, pa.list_(pa.string()))}
+        assert fixture.write("enqueue", columns).error is None
+
+    send("abcd", [["eu"], ["us"], [], ["big", "eu"]])
+    core = fixture.broker.runtime("t").partitions[0].core
+    backlogs = {name: fixture.counts(f"t@{name}")["scheduled"] for name in made}
+    assert backlogs == {"eu": 2, "rest": 2, "both": 1}
+    fixture.crash()
+    for name, expected in (("eu", b"ad"), ("rest", b"bc"), ("both", b"d")):
+        consumer = fixture.consumer(topic=f"t@{name}")
+        [got] = consumer.take_all()
+        assert b"".join(got.payloads) == expected
+        consumer.ack(got)
+        consumer.session.close(release=True)
+    core = fixture.broker.runtime("t").partitions[0].core
+    assert sum(part.size for part in core.views.live_locators()) == 0
+    # What is for nobody is gone at once; other tags are for what comes from then on.
+    fixture.broker.alter_topic("t", {"subscriptions": {"rest": None}})
+    send("e", [["us"]])
+    assert sum(part.size for part in core.views.live_locators()) == 0
+    fixture.broker.alter_topic("t", {"subscriptions": {"eu": {"tags_any": ["us"]}, "both": None}})
+    send("fg", [["us"], ["eu"]])
+    assert fixture.consumer(topic="t@eu").payloads() == [b"f"]
+    core.views.check()
+    fixture.stop()
+
+
+def test_who_is_refused_is_told_which_subscription_is_full() -> None:
+    fixture = BrokerFixture(subscriptions={"idle": {}, "new": {}}, max_backlog_count=2)
+    fixture.send([b"a", b"b"])
+    for name in ("t", "t@new"):
+        consumer = fixture.consumer(topic=name)
+        consumer.ack(consumer.take_all()[0])
+    refused = fixture.send([b"c"])
+    assert "2 messages are live in t@idle" in str(refused.error)
+    [found] = [one for one in findings_of(fixture.broker) if one.check == "subscriptions"]
+    assert found.text == "t@idle has 2 of the 2 messages that t may hold: its producers are refused"
+    fixture.broker.alter_topic("t", {"subscriptions": {"idle": None}})
+    assert fixture.send([b"c"]).error is None
+    fixture.stop()
+
+
+@pytest.mark.parametrize("tags", ["eu", [1], [""], ["x"] * 17, ["y" * 65], None])
+def test_what_are_no_tags_of_a_subscription(tags: Any) -> None:
+    fixture = BrokerFixture()
+    with pytest.raises(BadRequest):
+        fixture.broker.create_topic(Topic("u", subscriptions={"a": {"tags_any": tags}}))
     fixture.stop()
 
 

@@ -42,11 +42,12 @@ def drain(fixture: BrokerFixture, topic: str) -> list[bytes]:
     return payloads
 
 
-def seek(fixture: BrokerFixture, topic: str, to: Any) -> dict[str, int]:
+def seek(fixture: BrokerFixture, topic: str, to: Any, **where: Any) -> dict[str, int]:
     """Seek to the end; what came back and what was passed over."""
     sums, after = {"replayed": 0, "passed": 0}, None
     while True:
-        answer = fixture.broker.call("seek", {"topic": topic, "to": to, "after": after})
+        body = {"topic": topic, "to": to, "after": after, **where}
+        answer = fixture.broker.call("seek", body)
         for name in sums:
             sums[name] += answer[name]
         after = answer["next"]
@@ -99,6 +100,39 @@ def test_retention_can_begin_and_end_while_messages_flow(tmp_path: Path) -> None
     fixture.broker.alter_topic("t", {"retention_ms": 0})
     assert stored(fixture) == 0
     assert seek(fixture, "t", "beginning") == {"replayed": 0, "passed": 0}
+    fixture.stop()
+
+
+def test_the_newest_bytes_are_retained(tmp_path: Path) -> None:
+    fixture = BrokerFixture(tmp_path, snapshot_entries=4, retention_bytes=10)
+    fixture.send([b"1", b"22", b"333"])
+    assert drain(fixture, "t") == [b"1", b"22", b"333"]
+    fixture.advance(10 * DAY_MS)
+    assert stored(fixture) == 3  # nothing is too old
+    fixture.send([b"55555"])
+    drain(fixture, "t")
+    fixture.advance(2_000)
+    fixture.settle_down()
+    fixture.crash()
+    assert seek(fixture, "t", "beginning") == {"replayed": 3, "passed": 0}
+    assert drain(fixture, "t") == [b"22", b"333", b"55555"]
+    fixture.broker.alter_topic("t", {"retention_bytes": 0})
+    assert stored(fixture) == 0
+    fixture.stop()
+
+
+def test_the_newest_of_each_key_is_retained(tmp_path: Path) -> None:
+    fixture = BrokerFixture(tmp_path, snapshot_entries=4, retention_keys=True)
+    for payload, key in ((b"a1", "a"), (b"b1", "b"), (b"a2", "a"), (b"c1", "c"), (b"b2", "b")):
+        fixture.send([payload], keys=[key])
+        assert drain(fixture, "t") == [payload]
+    fixture.send([b"none"])
+    drain(fixture, "t")
+    fixture.advance(10 * DAY_MS)
+    fixture.settle_down()
+    fixture.crash()
+    assert seek(fixture, "t", "beginning") == {"replayed": 4, "passed": 0}
+    assert drain(fixture, "t") == [b"a2", b"c1", b"b2", b"none"]
     fixture.stop()
 
 
@@ -216,7 +250,8 @@ def test_what_has_expired_does_not_come_back(tmp_path: Path) -> None:
 def _columns(values: dict[str, Any]) -> dict[str, Any]:
     import pyarrow as pa
 
-    kinds = {"payload": pa.binary(), "expires": pa.int64(), "key": pa.utf8()}
+    kinds = {"payload": pa.binary(), "expires": pa.int64(), "key": pa.utf8(), "due": pa.int64()}
+    kinds |= {"group": pa.utf8(), "tags": pa.list_(pa.utf8()), "priority": pa.uint16()}
     return {name: pa.array(column, kinds[name]) for name, column in values.items()}
 
 
@@ -283,6 +318,53 @@ def test_a_long_seek_is_done_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
         fixture.crash()
         assert sorted(drain(fixture, name)) == sent
     assert stored(fixture) == 40
+    fixture.stop()
+
+
+def test_a_seek_by_filter_is_about_what_it_selects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dejaqueue.broker.calls.seek.SPAN", 2)
+    monkeypatch.setattr("dejaqueue.broker.calls.seek.CALL_COMMANDS_MAX", 1)
+    views = {"billing": {}, "audit": {"order": "arrival"}, "most": {"order": "priority"}}
+    fixture = BrokerFixture(tmp_path, snapshot_entries=4, subscriptions=views, retention_ms=DAY_MS)
+    now_ms = fixture.now_ms
+    sent = {b"a": 0, b"b": 1, b"c": 0, b"d": 1, b"later": HOUR_MS}
+    for number, (payload, delay_ms) in enumerate(sent.items()):
+        columns = {
+            "payload": [payload],
+            "due": [now_ms + delay_ms],
+            "group": ["acme" if number % 2 else "rest"],
+            "tags": [["odd"] if number % 2 else []],
+            "priority": [number],
+        }
+        fixture.write("enqueue", _columns(columns))
+    fixture.advance(10)
+    served = ("t@billing", "t@audit", "t@most")
+    for name in served:
+        drain(fixture, name)
+    for name in served:
+        assert seek(fixture, name, "beginning", group="acme") == {"replayed": 2, "passed": 0}
+        assert seek(fixture, name, "beginning", group="acme") == {"replayed": 0, "passed": 0}
+        assert seek(fixture, name, "beginning", group="nobody") == {"replayed": 0, "passed": 0}
+        again = seek(fixture, name, "beginning", tags_none=["odd"], priority_to=1)
+        assert again == {"replayed": 1, "passed": 0}
+        due = seek(fixture, name, "beginning", due_from=now_ms, due_to=now_ms + 1)
+        assert due == {"replayed": 1, "passed": 0}
+    fixture.crash()
+    for name in served:
+        # A producer's due time counts for a log, too, where nothing waits for it.
+        first = {"replayed": 0, "passed": 2}
+        assert seek(fixture, name, "end", due_to=now_ms + 1) == first
+        assert drain(fixture, name) == [b"b", b"d"]
+    fixture.crash()
+    fixture.advance(HOUR_MS)
+    assert drain(fixture, "t@billing") == drain(fixture, "t@most") == [b"later"]
+    assert drain(fixture, "t") == [b"a", b"c", b"b", b"d", b"later"]  # it noticed nothing
+    assert stored(fixture) == 5
+    for wrong in ({"state": "ready"}, {"group": 3}, {"colour": "red"}, {"priority_to": -1}):
+        with pytest.raises(BadRequest):
+            seek(fixture, "t@billing", "end", **wrong)
     fixture.stop()
 
 

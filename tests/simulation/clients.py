@@ -70,6 +70,7 @@ class Producer:
         self._count = 0
         self.stopped = False
         self.keyed = world.chance(0.5)
+        self.keys_max = 400
         self.mortal = world.chance(0.3)
         self.delay_ms_max = world.random.choice([200, 5_000, 20_000])
         self.rows_max = world.random.choice([1, 20, 20, 60])
@@ -108,7 +109,9 @@ class Producer:
             self._count += 1
             token = f"{self._name}-{self._count}"
             due_ms = now_us // 1_000 + world.between(-500, self.delay_ms_max)
-            key = f"key-{world.between(1, 400)}" if self.keyed and world.chance(0.3) else ""
+            key = (
+                f"key-{world.between(1, self.keys_max)}" if self.keyed and world.chance(0.3) else ""
+            )
             send = Send(now_us, token=token, due_ms=due_ms, key=key)
             send.sender, send.owner = self._sender.name, self._sender.owner
             send.group = world.random.choice(GROUPS)

@@ -107,6 +107,10 @@ class Consumer:
         if self._connection is not None:
             self._connection.break_it()
 
+    def gone(self, error: TopicUnknown) -> None:
+        """What it consumes is not there any more; topics are never deleted."""
+        raise AssertionError(f"a living topic was called unknown: {error}")
+
     def receive(self, connection: Connection, rows: list[Delivery]) -> None:
         """A delivery has arrived: hold what is not due yet, then work on it."""
         for row in rows:
@@ -224,8 +228,9 @@ class _Sink:
         self._connection.to_client(lambda: self._consumer.receive(self._connection, rows))
 
     def end(self, error: DejaQError) -> None:
-        """The broker goes away, or the topic to another one; it is never deleted."""
-        assert not isinstance(error, TopicUnknown), f"a living topic was called unknown: {error}"
+        """The broker goes away, or the topic to another one."""
+        if isinstance(error, TopicUnknown):
+            self._consumer.gone(error)
         self._connection.break_it()
 
 

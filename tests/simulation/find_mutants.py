@@ -14,10 +14,20 @@ import sys
 import pytest
 
 from dev.reaper import start_reaper
-from tests.simulation.planted import BROKER, CLIENTS, CLUSTER, KEYS, REGISTERS, SERVERS, Garden
+from tests.simulation.planted import (
+    BROKER,
+    CLIENTS,
+    CLUSTER,
+    KEYS,
+    REGISTERS,
+    SERVERS,
+    VIEWS,
+    Garden,
+)
 
 GARDENS = {
     "broker": BROKER,
+    "views": VIEWS,
     "cluster": CLUSTER,
     "keys": KEYS,
     "registers": REGISTERS,

@@ -275,8 +275,10 @@ def does_not_ask_older_homes(patch: pytest.MonkeyPatch) -> None:
 def knows_no_cap(patch: pytest.MonkeyPatch) -> None:
     inner = FairReady.configure
 
-    def configure(self: FairReady, weights: dict[str, int], in_flight_max: int) -> None:
-        inner(self, weights, in_flight_max and in_flight_max + 1)
+    def configure(
+        self: FairReady, weights: dict[str, int], in_flight_max: int, *, by_runs: bool = False
+    ) -> None:
+        inner(self, weights, in_flight_max and in_flight_max + 1, by_runs=by_runs)
 
     patch.setattr(FairReady, "configure", configure)
 
@@ -293,8 +295,8 @@ def turns_come_before_priority(patch: pytest.MonkeyPatch) -> None:
 def the_first_group_gets_all(patch: pytest.MonkeyPatch) -> None:
     inner = FlatShares.share
 
-    def share(self: FlatShares, count: int, gives: Any) -> Any:
-        turns = inner(self, count, gives)
+    def share(self: FlatShares, count: int, gives: Any, *, by_runs: bool = False) -> Any:
+        turns = inner(self, count, gives, by_runs=by_runs)
         first = turns[0] if turns.size else 0
         same = np.full_like(turns, first)
         return same if turns.size and gives[first] >= turns.size else turns
@@ -302,8 +304,8 @@ def the_first_group_gets_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FlatShares, "share", share)
     nested = NestedShares.share
 
-    def share_nested(self: NestedShares, count: int, gives: Any) -> Any:
-        turns = nested(self, count, gives)
+    def share_nested(self: NestedShares, count: int, gives: Any, *, by_runs: bool = False) -> Any:
+        turns = nested(self, count, gives, by_runs=by_runs)
         first = turns[0] if turns.size else 0
         same = np.full_like(turns, first)
         return same if turns.size and gives[first] >= turns.size else turns

@@ -8,12 +8,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tests.simulation import mutants, mutants_kinds
+from tests.simulation import mutants, mutants_kinds, mutants_views
 from tests.simulation.cluster import mutants as cluster_mutants
 from tests.simulation.cluster import (
     mutants_clients,
@@ -138,6 +139,7 @@ class Garden:
 
 _HERE = Path(__file__).parent
 BROKER = Garden(mutants.MUTANTS, simulate, _HERE / "found_by.json")
+VIEWS = Garden(mutants_views.MUTANTS, partial(simulate, views=True), _HERE / "found_by_views.json")
 _BEFORE = {"plan": PLAIN}
 CLUSTER = Garden(
     cluster_mutants.MUTANTS, simulate_cluster, _HERE / "cluster" / "found_by.json", _BEFORE

@@ -24,6 +24,7 @@ KINDS: dict[str, Callable[..., Run]] = {
     "registers": simulate_registers,
     "servers": simulate_servers,
     "rude": partial(simulate_broker, rude=True),
+    "views": partial(simulate_broker, views=True),
 }
 UNHURRIED = ("keys", "servers")
 """Kinds that know no haste."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,9 +22,12 @@ from tests.simulation.planners import Planner
 from tests.simulation.scenario import Scenario, choose
 from tests.simulation.transactors import Transactor
 from tests.simulation.vandals import Vandal
+from tests.simulation.views import Views, in_small_pieces, with_views
 
 SECOND = 1_000_000
 DRAIN_SECONDS = 60
+KEYS_MAX = 25
+"""Keys of a topic that retains the newest message of each: they come again."""
 
 
 class Told(Protocol):
@@ -67,42 +71,54 @@ class Run:
         return cls(world.seed, faults, history, fingerprint, seconds, world.happened, deaths)  # type: ignore[arg-type]
 
 
-def simulate(seed: int, haste: int = 1, *, rude: bool = False) -> Run:
+def simulate(seed: int, haste: int = 1, *, rude: bool = False, views: bool = False) -> Run:
     """Run a seed.
 
     Args:
         haste: it is so many times shorter, and things break so many times as often.
         rude: there is a client that sends what nobody may, and no bug of ours may come of it.
+        views: the topic has named subscriptions, and may retain what they are done with.
     """
-    with internal_errors() as made:
-        run = _simulate(seed, haste, rude=rude)
+    with internal_errors() as made, in_small_pieces() if views else nullcontext():
+        run = _simulate(seed, haste, rude=rude, with_subscriptions=views)
     if rude:
         run.faults += [Fault(15, f"an internal error: {text}") for text in dict.fromkeys(made)]
     return run
 
 
-def _simulate(seed: int, haste: int, *, rude: bool) -> Run:
+def _simulate(seed: int, haste: int, *, rude: bool, with_subscriptions: bool) -> Run:
     world = World(seed)
     Writer._spread = itertools.count()  # the one thing that outlives a broker
     machine = Machine(world)
     random = world.random
     scenario = choose(world)
+    if with_subscriptions:
+        scenario = with_views(scenario, seed)
     history = history_of(scenario)
     machine.on_start.append(scenario.make_topics)
     machine.start()
     people = people_of(world, machine, history, scenario)
+    views = Views(world, machine, history, scenario) if with_subscriptions else None
     end_us = world.now_us + random.choice([2, 4, 8]) * SECOND // haste
+    if views is not None:
+        people.add(views)
+        views.begin(end_us)
     Faults(world, machine, scenario, people.consumers, people.producers, end_us, haste).begin()
     vandal = Vandal(seed, world, machine)
     if rude:
         world.after(0, vandal.act)
     world.run(end_us)
     vandal.stopped = True
-    _heal_and_drain(world, machine, history, people)
+    _heal_and_drain(world, machine, history, people, views)
     history.drained = True
     if machine.broker is not None:
         machine.stop()
-    return Run.of(world, history, judge(history) + vandal.faults, machine.deaths)
+    # Where a topic is for its subscriptions alone, nobody gets anything by its own name.
+    faults, also = judge(history) if scenario.topic.unnamed else [], ""
+    if views is not None:
+        faults, also = faults + views.faults(), views.text()
+    faults += vandal.faults
+    return Run.of(world, history, faults, machine.deaths, also)
 
 
 def history_of(scenario: Scenario) -> History:
@@ -138,6 +154,13 @@ class People:
     producers: list[Producer]
     consumers: list[Consumer]
     transactors: list[Transactor]
+
+    def add(self, views: Views) -> None:
+        """Those of the subscriptions. Producers give keys if that means something (views.py)."""
+        self.consumers += views.consumers
+        for producer in self.producers:
+            producer.keyed = views.keeps_keys
+            producer.keys_max = KEYS_MAX
 
     def heal(self) -> None:
         """Nobody begins anything new; who consumes is careful, and connects anew."""
@@ -189,7 +212,9 @@ def people_of(world: World, machine: Reachable, history: History, scenario: Scen
     return People(producers, consumers, transactors)
 
 
-def _heal_and_drain(world: World, machine: Machine, history: History, people: People) -> None:
+def _heal_and_drain(
+    world: World, machine: Machine, history: History, people: People, views: Views | None
+) -> None:
     """No more faults; what is due gets all the time it needs."""
     machine.disk.heal()
     machine.slow_share = 0.0
@@ -202,5 +227,7 @@ def _heal_and_drain(world: World, machine: Machine, history: History, people: Pe
     assert machine.broker is not None, "a broker on a whole disk does not start"
     history.healed_us = world.now_us
     history.healed_broker_us = machine.time_us + 5 * SECOND  # its clock may have to be waited for
+    if views is not None:
+        views.heal(history.healed_us, history.healed_broker_us)
     world.run(world.now_us + DRAIN_SECONDS * SECOND)
     people.check_idle()

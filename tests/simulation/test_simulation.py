@@ -18,7 +18,7 @@ from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.shard import entries
 from dejaqueue.engine.arrays import Words
 from tests.checker.history import Operation, Outcome
-from tests.simulation.planted import BROKER
+from tests.simulation.planted import BROKER, VIEWS
 from tests.simulation.run import simulate
 
 FOUND_BY = BROKER.found_by()
@@ -95,6 +95,23 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_there_are_many_planted_bugs_and_each_was_found() -> None:
     assert len(BROKER.mutants) >= 40
     assert set(FOUND_BY) == set(BROKER.mutants)
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_no_rule_is_broken_with_subscriptions(seed: int) -> None:
+    run = simulate(seed, haste=2, views=True)
+    assert [str(fault) for fault in run.faults] == []
+
+
+@pytest.mark.parametrize("name", sorted(VIEWS.mutants) if ALL else sorted(VIEWS.mutants)[::4])
+def test_a_bug_planted_in_subscriptions_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert VIEWS.seed_that_finds(name, monkeypatch) is not None, f"nobody noticed: {name}"
+
+
+def test_each_bug_planted_in_subscriptions_was_found() -> None:
+    assert set(VIEWS.found_by()) == set(VIEWS.mutants)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 7])

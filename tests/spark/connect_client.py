@@ -38,7 +38,10 @@ def main(url: str, source: str, target: str, folder: str, rows: str) -> None:
     options = {"url": url, "topic": source}
     table.write.format("dejaq").options(**options).mode("append").save()
     read = spark.read.format("dejaq").options(**options).load()
-    said = {"rows": read.count(), "filtered": read.where(f"due < {PAST_MS + 10}").count()}
+    said = {
+        "rows": read.count(),
+        "filtered": read.where(f"unix_millis(due) < {PAST_MS + 10}").count(),
+    }
     try:
         table.selectExpr("payload colour").write.format("dejaq").options(**options).mode(
             "append"

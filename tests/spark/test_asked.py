@@ -97,9 +97,14 @@ def load(spark: SparkSession, watched: Watched, **options: str) -> DataFrame:
     return reader.load(TOPIC)
 
 
+def at(number: int) -> str:
+    """When a message is due, as Spark's SQL says it."""
+    return f"timestamp_millis({FUTURE_MS + number})"
+
+
 ASKED = [
-    (f"due >= {FUTURE_MS + 500} and due < {FUTURE_MS + 600}", {"due_from", "due_to"}, 100),
-    (f"due = {FUTURE_MS + 500}", {"due_from", "due_to"}, 1),
+    (f"due >= {at(500)} and due < {at(600)}", {"due_from", "due_to"}, 100),
+    (f"due = {at(500)}", {"due_from", "due_to"}, 1),
     ("priority = 3", {"priority_from", "priority_to"}, 286),
     ("priority <= 1", {"priority_to"}, 572),
     ("`group` = 'g1'", {"group"}, 667),

@@ -19,6 +19,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import dejaqueue
+from dejaqueue import limits
 from dejaqueue.spark import save as write
 from dejaqueue.spark import writes
 from dejaqueue.spark.refusals import status_counts
@@ -109,7 +110,13 @@ def test_every_column_comes_back_as_it_was_written(
         "tags array<string>, headers map<string,string>, expires bigint",
     ).coalesce(1)
     save(table, broker, topic)
-    rows = [row.asDict() for row in load(spark, broker, topic).orderBy("due").collect()]
+    from pyspark.sql import functions as f
+
+    back = load(spark, broker, topic)
+    kinds = {name: kind for name, kind in back.dtypes if name in ("due", "expires")}
+    assert kinds == {"due": "timestamp", "expires": "timestamp"}
+    numbers = {name: f.unix_millis(name) for name in kinds}
+    rows = [row.asDict() for row in back.orderBy("due").withColumns(numbers).collect()]
     assert rows == [
         {
             "id": 0, "due": FUTURE_MS, "attempts": 0, "key": "k1", "group": "g", "priority": 7,
@@ -129,11 +136,34 @@ def test_times_may_be_timestamps__a_part_of_a_millisecond_is_never_early(
 ) -> None:
     topic = make_topic()
     save(spark.sql("select 'x' payload, timestamp_micros(4000000000000001) due"), broker, topic)
-    whole = load(spark, broker, topic).collect()[0]
+    whole = load(spark, broker, topic, "due bigint").collect()[0]
     assert whole.due == 4_000_000_000_001
     named = load(spark, broker, topic, "due timestamp, payload string, partition bigint")
     row = named.selectExpr("unix_micros(due) due", "payload", "partition").collect()[0]
     assert (row.due, row.payload) == (4_000_000_000_001_000, "x")
+
+
+def test_times_are_the_same_instant_in_every_time_zone__and_go_back_as_they_came(
+    spark: SparkSession, broker: BrokerProcess, make_topic: MakeTopic, client: dejaqueue.Client
+) -> None:
+    from pyspark.sql import functions as f
+
+    # An hour that clocks go through twice in one of the zones, and the last instant that there is.
+    dues = [1_793_494_800_000 + 999, 1_793_498_400_000 + 1, limits.INSTANT_MS_MAX]
+    first, second = make_topic(), make_topic()
+    rows = {"payload": [b"x"] * len(dues), "due": dues}
+    client.send_batch(first, pa.table(rows)).raise_for_status()
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for name in ("America/New_York", "Asia/Kathmandu"):
+            spark.conf.set("spark.sql.session.timeZone", name)
+            found = load(spark, broker, first).select(f.unix_millis("due").alias("ms")).collect()
+            assert sorted(row.ms for row in found) == dues
+        save(load(spark, broker, first).select("payload", "due"), broker, second)
+        arrow = load(spark, broker, second).select("due").toArrow().column("due")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    assert sorted(arrow.cast(pa.int64()).to_pylist()) == [1_000 * due for due in dues]
 
 
 def test_a_topic_is_read_in_several_stretches__each_message_once(

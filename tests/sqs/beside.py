@@ -46,9 +46,14 @@ class Call:
 
 
 class Side:
-    """One of the two servers."""
+    """One of the two servers.
+
+    Attributes:
+        received: bodies of the messages in the last answer, in the order they came.
+    """
 
     def __init__(self, client: Any, prefix: str) -> None:
+        self.received: list[str] = []
         self._client = client
         self._prefix = prefix
         self._receipts: dict[str, str] = {}
@@ -69,6 +74,7 @@ class Side:
             answer = getattr(self._client, call.name)(**values)
         except ClientError as error:
             return error.response["Error"]["Code"]
+        self.received = [message["Body"] for message in answer.get("Messages", ())]
         for message in answer.get("Messages", ()):
             self._receipts[message["Body"]] = message["ReceiptHandle"]
         return self._compared(answer)
@@ -223,10 +229,11 @@ class Generated:
 
 
 def fifo_calls(dice: random.Random, count: int) -> list[Call]:
-    """A sequence of calls to a FIFO queue with one group, of which one message is received."""
+    """A sequence of calls to a FIFO queue with one group, of which some messages are received, and
+    deleted in any order."""
     calls: list[Call] = []
     waiting: list[str] = []
-    held = ""
+    held: list[str] = []
     for number in range(count):
         body = f"body {number}"
         what = dice.choice(("send", "send", "again", "take", "delete", "look"))
@@ -238,13 +245,15 @@ def fifo_calls(dice: random.Random, count: int) -> list[Call]:
                 _fifo_send(f"again {number}", dice.choice(waiting).replace("body ", "name-"))
             )
         elif what == "take":
-            held = held or (waiting[0] if waiting else "")
-            values = RECEIVE | {"MaxNumberOfMessages": 1}
+            most = dice.randint(1, 3)
+            held = held or waiting[:most]
+            values = RECEIVE | {"MaxNumberOfMessages": most}
             calls.append(Call("receive_message", values, "q.fifo"))
         elif what == "delete" and held:
-            calls.append(Call("delete_message", {}, "q.fifo", held))
-            waiting.remove(held)
-            held = ""
+            done = dice.choice(held)
+            calls.append(Call("delete_message", {}, "q.fifo", done))
+            waiting.remove(done)
+            held.remove(done)
         else:
             calls.append(Call("get_queue_attributes", {"AttributeNames": COUNTS}, "q.fifo"))
     return calls

@@ -10,20 +10,38 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
-from tests.sqs.beside import RECEIVE, Call, Generated, Side, fifo_calls
+from tests.sqs.beside import Call, Generated, Side, fifo_calls
 from tests.sqs.conftest import CONFIG
+from tests.sqs.differences import (
+    ANY_KEY,
+    HIGH,
+    NOT_IN_FLIGHT,
+    SENT,
+    SET,
+    TAKE,
+    TAKE_FIFO,
+    TAKEN,
+    WRONG,
+    WRONG_NAME,
+    WRONG_VALUE,
+    Row,
+    attribute,
+    check_difference,
+    check_guide,
+    check_run,
+    make,
+    put,
+    send,
+    visible,
+)
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/moving-from-sqs.md"
 CALLS, SEEDS = 60, 3
-ANY_KEY = {"aws_access_key_id": "any", "aws_secret_access_key": "thing"}
 _numbers = itertools.count(1)
 
 
@@ -50,40 +68,7 @@ def sides(sqs: Any, moto: Any) -> tuple[Side, Side]:
     return Side(sqs, prefix), Side(moto, prefix)
 
 
-def make(name: str = "q", **attributes: str) -> Call:
-    if name.endswith(".fifo"):
-        attributes["FifoQueue"] = "true"
-    return Call("create_queue", {"QueueName": f"@{name}", "Attributes": attributes}, "")
-
-
-def send(body: str, **more: Any) -> Call:
-    return Call("send_message", {"MessageBody": body, **more})
-
-
-def put(body: str, group: str = "g", name: str = "") -> Call:
-    named = {"MessageGroupId": group, "MessageDeduplicationId": name or body}
-    return Call("send_message", {"MessageBody": body, **named}, "q.fifo")
-
-
-def visible(body: str, seconds: int, queue: str = "q") -> Call:
-    return Call("change_message_visibility", {"VisibilityTimeout": seconds}, queue, body)
-
-
-def attribute(**value: str) -> dict[str, Any]:
-    return {"MessageAttributes": {"name": value}}
-
-
-TAKE, TAKE_FIFO = Call("receive_message", RECEIVE), Call("receive_message", RECEIVE, "q.fifo")
-HIGH = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
-SET = "set_queue_attributes"
-WRONG_VALUE, WRONG_NAME = "InvalidAttributeValue", "InvalidAttributeName"
-WRONG = "InvalidParameterValue"
-SENT = TAKEN = dict
-NOT_IN_FLIGHT = "AWS.SimpleQueueService.MessageNotInflight"
-
-# The row of the guide; calls; what moto answers the last of them, and we: a code, a type, or the
-# bodies of messages.
-SHOWN: list[tuple[str, list[Call], Any, Any]] = [
+SHOWN: list[Row] = [
     ("values of attributes out of bounds", [make(VisibilityTimeout="43201")], TAKEN, WRONG_VALUE),
     ("values of attributes out of bounds", [make(MessageRetentionPeriod="5")], TAKEN, WRONG_VALUE),
     ("names of attributes that are unknown, or fixed", [make(Colour="1")], TAKEN, WRONG_NAME),
@@ -184,12 +169,6 @@ SHOWN: list[tuple[str, list[Call], Any, Any]] = [
         TAKEN,
     ),
     (
-        "FIFO: messages of one group in one receive",
-        [make("q.fifo"), put("a"), put("b"), TAKE_FIFO],
-        ["a", "b"],
-        ["a"],
-    ),
-    (
         "FIFO: a deduplication id whose message was deleted",
         [
             make("q.fifo"),
@@ -230,26 +209,14 @@ def test_generated_calls_of_a_fifo_queue(seed: int, sides: tuple[Side, Side]) ->
         assert here == there, "\n".join(["of the last of these:", *map(str, calls[: number + 1])])
 
 
-def is_as_said(answer: Any, expected: Any) -> bool:
-    if isinstance(expected, list):
-        return [one["Body"] for one in answer.get("Messages", [])] == expected
-    return answer == expected if isinstance(expected, str) else isinstance(answer, expected)
+@pytest.mark.parametrize("row", SHOWN, ids=[row[0] for row in SHOWN])
+def test_a_difference_is_as_the_guide_says(row: Row, sides: tuple[Side, Side]) -> None:
+    check_difference(row, sides)
 
 
-@pytest.mark.parametrize(
-    ("name", "calls", "there", "here"), SHOWN, ids=[name for name, *_ in SHOWN]
-)
-def test_a_difference_is_as_the_guide_says(
-    name: str, calls: list[Call], there: Any, here: Any, sides: tuple[Side, Side]
-) -> None:
-    for side, expected in zip(sides, (here, there), strict=True):
-        for call in calls[:-1]:
-            assert not isinstance(side.call(call), str), call
-        answer = side.call(calls[-1])
-        assert is_as_said(answer, expected), answer
+def test_a_run_of_a_group_is_given_and_let_go_as_there(sides: tuple[Side, Side]) -> None:
+    check_run(sides)
 
 
 def test_the_guide_names_these_differences_and_no_others() -> None:
-    text = GUIDE.read_text(encoding="utf-8").partition("## Beside moto's server")[2]
-    rows = re.findall(r"^\| ([^|]+?) \|", text.partition("\n## ")[0], re.MULTILINE)[1:]
-    assert sorted(rows) == sorted({name for name, *_ in SHOWN})
+    check_guide("## Beside moto's server", SHOWN)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections import defaultdict
 from pathlib import Path
+
+from dev.reaper import marks
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "tests/README.md").read_text(encoding="utf-8")
@@ -40,3 +46,23 @@ def test_every_target_that_proves_something_is_named() -> None:
     assert targets("Prove") - named == set()
     listed = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
     assert named - listed == set(), "the page names a target that there is none of"
+
+
+def test_the_tests_of_a_file_stay_in_one_process() -> None:
+    # What a file shares is made once then: a JVM, servers, the documentation's site.
+    files = [f"tests/unit/test_{name}.py" for name in ("clock", "limits", "settings", "times")]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *files, "-n", "2", "--dist", "loadscope", "-v"],
+        cwd=ROOT,
+        env=marks() | {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    processes: defaultdict[str, list[str]] = defaultdict(list)
+    for process, path in re.findall(r"^\[(gw\d)\] .* (tests/\S+?\.py)::", run.stdout, re.MULTILINE):
+        processes[path].append(process)
+    assert sorted(processes) == files
+    assert all(len(found) > 1 and len(set(found)) == 1 for found in processes.values()), processes

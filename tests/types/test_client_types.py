@@ -61,6 +61,7 @@ def program(when: datetime) -> int:
         moved = client.move("t", id=1, priority=5, group="a")
         assert moved is RowStatus.OK
         number = client.move_where("t", by=timedelta(hours=1), group="a", due_to=when)
+        number += client.move_where("t", window=(when, when))
         where: Where = {"group": "a", "state": "ready"}
         number += client.cancel_where("t", dry_run=True, **where) + client.purge("t") + len(found)
         client.consume("t", tags_any=("a", "b"), tags_none=["c"]).drain()

@@ -40,7 +40,7 @@ def test_the_kernel_says_whether_the_clock_is_kept__a_refusal_says_nothing(
         asked.append(timex.raw)
         return answer
 
-    monkeypatch.setattr("dejaqueue.clock._adjtimex", adjtimex)
+    monkeypatch.setattr("dejaqueue.operating_system._adjtimex", adjtimex)
     assert is_kept() is kept
     assert set(b"".join(asked)) == {0}, "nothing is set"
 
@@ -48,8 +48,8 @@ def test_the_kernel_says_whether_the_clock_is_kept__a_refusal_says_nothing(
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux alone")
 @pytest.mark.may_skip
 def test_the_kernel_of_this_machine_can_be_asked() -> None:
-    code = "import ctypes; from dejaqueue import clock; assert clock._adjtimex is not None; "
-    code += "print(clock.is_kept())"
+    code = "from dejaqueue import clock, operating_system as system; "
+    code += "assert system._adjtimex is not None; print(clock.is_kept())"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() in {"True", "False", "None"}
 

@@ -22,6 +22,7 @@ log = logging.getLogger("dejaqueue.broker")
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
+    logs.tear_down()  # a test of a command in this process may have left warnings captured
     yield
     logs.tear_down()
 

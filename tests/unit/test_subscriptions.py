@@ -14,6 +14,7 @@ from dejaqueue.subscriptions import (
     changed_subscriptions,
     check_subscription_name,
     check_subscriptions,
+    has_ephemeral,
     own_settings,
 )
 
@@ -32,6 +33,10 @@ def test_a_name_that_no_subscription_can_have(name: object) -> None:
         {"a": {"order": "random"}},
         {"a": {"start": "yesterday"}},
         {"a": {"partitions": 3}},
+        {"a": {"ephemeral_ms": 999}},
+        {"a": {"ephemeral_ms": True}},
+        {"a": {"ephemeral_ms": "1m"}},
+        {"a": {"ephemeral_ms": 31 * 86_400_000}},
         {f"s{number}": {} for number in range(65)},
     ],
 )
@@ -62,7 +67,15 @@ def test_settings_of_its_own_are_those_of_a_topic() -> None:
     with pytest.raises(BadRequest):
         Topic("t", spread=2, subscriptions={"a": {"assignment": "exclusive"}}).check()
     with pytest.raises(BadRequest):
+        Topic("t", spread=2, subscriptions={"a": {"ephemeral_ms": 60_000}}).check()
+    with pytest.raises(BadRequest):
         Topic("t", kind=TopicKind.CRON, unnamed=False).check()
+
+
+def test_what_ends_by_itself() -> None:
+    topic = Topic("t", spread=2, subscriptions={"a": {"ephemeral_ms": 0}}).check()
+    assert not has_ephemeral(topic.subscriptions)
+    assert has_ephemeral({"a": {}, "b": {"ephemeral_ms": 1_000}})
 
 
 def test_a_change_names_single_subscriptions() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dejaqueue.times import UNITS_MS, parse_instant_ms, parse_span_ms, show_span
@@ -22,3 +24,13 @@ def test_the_largest_whole_unit_is_shown() -> None:
 def test_what_is_no_instant_says_what_one_is(text: str) -> None:
     with pytest.raises(ValueError, match="instant"):
         parse_instant_ms(text)
+
+
+@pytest.mark.parametrize("text", ["2030-01-01", "2030-01-01T12:30", "2030-01-01 12:30:15"])
+def test_what_is_suggested_is_understood(text: str) -> None:
+    with pytest.raises(ValueError, match="needs its zone") as refused:
+        parse_instant_ms(text)
+    suggested = re.findall(r"(?:as|or) ([-\d].*?)(?= or |$)", str(refused.value))
+    assert len(suggested) == 2
+    for one in suggested:
+        parse_instant_ms(one)

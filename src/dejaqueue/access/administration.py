@@ -63,12 +63,12 @@ def _check_first(keys: KeyRing, token: object, is_near: bool) -> None:
 
 
 def _list(keys: KeyRing) -> dict[str, Any]:
-    now_ms = keys.clock.utc_ms()
+    now_ms, (since_ms, used_ms) = keys.clock.utc_ms(), keys.uses()
     return {
         "required": keys.required,
-        "uses_since_ms": keys.uses_since_ms,
+        "uses_since_ms": since_ms,
         "keys": [
-            key.to_dict() | {"ended": key.has_ended(now_ms), "used_ms": keys.used_ms(key.id)}
+            key.to_dict() | {"ended": key.has_ended(now_ms), "used_ms": used_ms.get(key.id)}
             for key in keys.all()
         ],
     }

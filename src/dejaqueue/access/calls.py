@@ -28,7 +28,7 @@ from dejaqueue.access.rules import (
     redriven_to,
 )
 from dejaqueue.wire.descriptors import check_fields
-from dejaqueue.wire.selection import SELECTION_FIELDS
+from dejaqueue.wire.selection import SEEK_FIELDS, SELECTION_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Call:
         sentence: what it does.
         required: fields that must be there.
         more: what else the body holds, where that is checked by the function; "" = nothing.
+        content: bytes follow the JSON, behind a line feed; the function has them as `content`.
     """
 
     name: str
@@ -50,11 +51,14 @@ class Call:
     sentence: str
     required: tuple[str, ...] = ()
     more: str = ""
+    content: bool = False
 
     def check(self, body: dict[str, Any]) -> None:
         """Raise BadRequest for a field that the call does not have, or one that is missing."""
         if not self.more:
-            check_fields(body, list(self.fields), required=self.required)
+            content = ("content",) if self.content else ()
+            known = [*self.fields, *content]
+            check_fields(body, known, required=(*self.required, *content))
 
     @property
     def body(self) -> str:
@@ -74,7 +78,7 @@ _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
 _SERVERS = Rule((ADMIN,), field=BROKER, audited=True)
 _DECIDES = Rule(also=decided_topics)
 _SETTINGS = "the settings of a topic"
-_MOVES = ("due", "by_ms", "set_priority", "set_group")
+_MOVES = ("due", "by_ms", "window_from", "window_to", "set_priority", "set_group")
 """What a move changes."""
 
 
@@ -155,7 +159,7 @@ ACTIONS = _table([
     ),
     Call(
         "seek",
-        ("topic", "to", "after"),
+        ("topic", "to", "after", *SEEK_FIELDS),
         _CHANGES,
         "Have a subscription get messages again, or pass over them, a page in each call.",
         required=("to",),
@@ -217,6 +221,42 @@ ACTIONS = _table([
         ("topic", "label"),
         Rule((PRODUCE, MANAGE), own=True, whole=(MANAGE,)),
         "Show the noted outcomes of the last writes into a topic.",
+    ),
+    # --- payloads that are streamed
+    Call(
+        "begin_payload",
+        ("topic",),
+        Rule((PRODUCE,)),
+        "Begin to upload a payload of a message to come; answers `upload`, and `part_bytes`.",
+    ),
+    Call(
+        "put_payload_part",
+        ("topic", "upload", "index", "digest"),
+        Rule((PRODUCE,)),
+        "Store a part of it, durably. The body is a line of JSON, and behind it the bytes.",
+        required=("upload", "index", "digest"),
+        content=True,
+    ),
+    Call(
+        "end_payload",
+        ("topic", "upload", "bytes", "digests"),
+        Rule((PRODUCE,)),
+        "End it, when all parts are stored; answers a `voucher`, to send as the payload.",
+        required=("upload", "bytes", "digests"),
+    ),
+    Call(
+        "sign_upload",
+        ("topic", "bytes"),
+        Rule((PRODUCE,)),
+        "Begin one whose parts go to the object store by signed URLs, past the broker.",
+        required=("bytes",),
+    ),
+    Call(
+        "sign_payload",
+        ("topic", "voucher"),
+        Rule((CONSUME, MANAGE)),
+        "Tell signed URLs by which a streamed payload is read from the object store.",
+        required=("voucher",),
     ),
     # --- cron
     Call(
@@ -348,6 +388,13 @@ ACTIONS = _table([
         Rule((ADMIN,), field=BROKER),
         "Show how far the backup is that was begun last, or how it ended.",
     ),
+    Call(
+        "ask_backup",
+        ("backup", "step", "url", "store", "parent", "full"),
+        Rule(peers=True),
+        "Have another broker do a step of its part of a backup of the cluster.",
+        required=("backup", "step"),
+    ),
     # --- API keys
     Call(
         "create_key",
@@ -399,6 +446,13 @@ TICKETS = _table([
         _CLAIMS,
         "Read the messages of a claim.",
         required=("partition", "claim"),
+    ),
+    Call(
+        "payload",
+        ("topic", "voucher", "first", "end"),
+        Rule((CONSUME, MANAGE)),
+        "Read parts of a streamed payload, by the voucher in its message.",
+        required=("voucher",),
     ),
 ])  # fmt: skip
 """Calls that are answered with batches: the operations of DoGet, by `op`."""

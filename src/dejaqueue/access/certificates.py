@@ -1,7 +1,8 @@
 """Certificates: until when they are good, and whether others may read their keys.
 
 Room: access. Reads the files that it is told; judges no chain.
-See: tls.py, which the broker loads them with; cli/doctor/tls.py.
+See: tls.py, which the broker loads them with; cli/doctor/tls.py and broker/watching/findings.py,
+which ask.
 """
 
 from __future__ import annotations
@@ -10,13 +11,32 @@ import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dejaqueue.findings import Finding, fine, hurts, look
+
+if TYPE_CHECKING:
+    from dejaqueue.settings import BrokerSettings
 
 SOON = timedelta(days=30)
 VERY_SOON = timedelta(days=7)
 _END = "-----END CERTIFICATE-----"
 _UTC_TIME, _GENERALIZED_TIME, _CONTEXT_0 = 0x17, 0x18, 0xA0
+
+
+def check_papers(settings: BrokerSettings, now_ms: int) -> Iterator[Finding]:
+    """What there is to say of every certificate and private key that the settings name.
+
+    Raises:
+        OSError, ValueError: one cannot be read, or is no certificate.
+    """
+    server, cluster = settings.server, settings.cluster
+    for path in dict.fromkeys((server.tls_certificate, cluster.tls_certificate)):
+        if path:
+            yield check_end(path, now_ms)
+    for path in dict.fromkeys((server.tls_key, cluster.tls_key)):
+        if path:
+            yield from check_key_file(path)
 
 
 def check_end(path: str, now_ms: int) -> Finding:

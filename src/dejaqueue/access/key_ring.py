@@ -18,6 +18,7 @@ from typing import Protocol
 from dejaqueue import limits
 from dejaqueue.access.api_keys import ApiKey, check_name, digest_of, grants_of, id_of, new_key
 from dejaqueue.access.key_set import KeySet, key_set_of, unsealed_key_set_of
+from dejaqueue.access.key_uses import KeyUses
 from dejaqueue.access.roles import Role
 from dejaqueue.access.seal import Seal
 from dejaqueue.clock import Clock
@@ -38,9 +39,6 @@ SIGNATURE_REFUSAL = (
     "the signature is not that of a key that is known here: the access key is an API key's id, the "
     "secret the whole key, made while sqs.enabled was on"
 )
-
-USE_MS = 60_000
-"""How exactly it is told when a key was used: to the minute that it was in."""
 
 PUT_BACK_AGAIN_MS = 1_000
 """Two brokers that do not believe each other must not store in turn as fast as they can."""
@@ -97,11 +95,11 @@ class KeyRing:
     Args:
         clock: says whether a key has ended.
         documents: where they are kept; None = `open` says it later, until then nobody is let in.
+        apart: runs what may wait, on a thread of its own, so that no call writes; None = uses of
+            keys are stored by `keep_uses` alone.
 
     Attributes:
         on_change: called with no lock held after keys were made or revoked.
-        uses_since_ms: uses of keys are known from then on: they are in memory alone, so that no
-            call writes, and those at other brokers are not known here.
         refused_count: documents that were found and refused since this was made.
         start_token: what makes the first key takes; None = the caller's address is looked at.
         keeps_signing: new keys can sign requests (signatures.py).
@@ -111,11 +109,16 @@ class KeyRing:
     """
 
     def __init__(
-        self, clock: Clock, documents: Documents | None = None, *, keeps_signing: bool = False
+        self,
+        clock: Clock,
+        documents: Documents | None = None,
+        *,
+        keeps_signing: bool = False,
+        apart: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.clock = clock
         self.on_change: list[Callable[[], None]] = []
-        self.uses_since_ms = clock.utc_ms()
+        self._uses, self._apart = KeyUses(clock), apart
         self.refused_count = 0
         self.start_token: str | None = None
         self.keeps_signing = keeps_signing
@@ -133,8 +136,6 @@ class KeyRing:
         self._merged_text: str | None = None
         """The document that was merged last, so that the same one is not read again."""
         self._refused_text: str | None = None
-        self._used_ms: dict[str, int] = {}
-        """When a key of an id was used last, UTC milliseconds; set without a lock."""
         self._is_owing = False
         """Something that is known here was not stored when this last looked."""
         self._put_back_ms = 0
@@ -282,20 +283,32 @@ class KeyRing:
         key = self._keys.get(key_id)
         return key is not None and self._is_used(key)
 
-    def used_ms(self, key_id: str) -> int | None:
-        """When a key was used last at this broker, to the minute below, UTC milliseconds.
+    def uses(self) -> tuple[int, dict[str, int]]:
+        """Since when uses are known, and by the id of each key that was used when that was last, to
+        the minute below, UTC milliseconds; of other brokers as they stored it, a few minutes late.
 
-        A stream that is open uses its key again and again. None = not since `uses_since_ms`.
+        A stream that is open uses its key again and again. Costs a look at what is stored.
         """
-        used_ms = self._used_ms.get(key_id)
-        return None if used_ms is None else used_ms // USE_MS * USE_MS
+        return self._uses.told(self._documents)
+
+    def copied(self) -> str | None:
+        """What is known of them, as a document without a seal; None = there never was a key."""
+        known = self._known
+        return None if known is None else known.to_text(None)
+
+    def keep_uses(self) -> None:
+        """Store when keys were used here, if that is not stored yet. May wait; raises nothing."""
+        documents = self._documents
+        if documents is not None:
+            self._uses.keep(documents, self._keys)
 
     def _is_used(self, key: ApiKey) -> bool:
         """True unless it has ended; then this is a use of it."""
         now_ms = self.clock.utc_ms()
         if key.has_ended(now_ms):
             return False
-        self._used_ms[key.id] = now_ms
+        if self._uses.note(key.id, now_ms) and self._apart is not None:
+            self._apart(self.keep_uses)
         return True
 
     def ends_ms(self, key_id: str) -> int | None:
@@ -468,8 +481,7 @@ class KeyRing:
 
     def _use(self, known: KeySet | None) -> None:
         self._known, self._keys = known, {} if known is None else known.keys
-        for key_id in [one for one in tuple(self._used_ms) if one not in self._keys]:
-            self._used_ms.pop(key_id, None)
+        self._uses.forget(self._keys)
 
 
 def _resealed(text: str | None, seal: Seal | None) -> str | None:

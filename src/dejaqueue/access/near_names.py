@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from dejaqueue.errors import DejaQError, TopicUnknown
-from dejaqueue.model import Topic, subscription_name
+from dejaqueue.model import Topic
+from dejaqueue.topic_names import subscription_name
 
 COMPARED_MAX = 500
 """So many names are compared: some milliseconds, on a thread or a loop that others wait for."""

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from dejaqueue import limits
 from dejaqueue.access.administration import is_near
@@ -57,6 +58,9 @@ LABELS_MAX = 100
 OTHERS = "others"
 LOG_MS = 10_000
 """A principal's refusals by one quota are one line in such a time."""
+LATELY_MINUTES = 5
+"""Refusals are told apart for so long, and forgotten then; totals are in the metrics."""
+_MINUTE_MS = 60_000
 _PARTS = 1_000_000
 """Credit is counted in millionths: a rate of n a second adds n of them each µs."""
 
@@ -106,6 +110,32 @@ class _Refusals:
     left_out: int = 0
 
 
+@dataclass(slots=True)
+class _RecentRefusals:
+    """Refusals of one principal by one quota in the last minutes.
+
+    Attributes:
+        limit: what it was at the last one.
+        last_ms: when that was, UTC.
+        minutes: how many there were, by the number of the minute since 1970, the oldest first.
+    """
+
+    limit: int = 0
+    last_ms: int = 0
+    minutes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, limit: int, now_ms: int) -> None:
+        self.limit, self.last_ms = limit, now_ms
+        minute = now_ms // _MINUTE_MS
+        self.minutes[minute] = self.minutes.get(minute, 0) + 1
+        self.forget(now_ms)
+
+    def forget(self, now_ms: int) -> None:
+        first = now_ms // _MINUTE_MS - LATELY_MINUTES + 1
+        for minute in [one for one in self.minutes if one < first]:
+            del self.minutes[minute]
+
+
 @dataclass(slots=True, eq=False)
 class _Waiter:
     """A request that waits for room for its bytes."""
@@ -151,7 +181,7 @@ class Account:
         error = ResourceExhausted(
             f"quotas.{quota}: at most {limit} for {self.name}, got: {got}", retry_ms
         )
-        self._quotas.count_refusal(quota, self.name)
+        self._quotas.count_refusal(quota, self.name, limit)
         now_ms = self._quotas.clock.now_ms()
         with self._mutex:
             refusals = self._refusals.setdefault(quota, _Refusals())
@@ -402,6 +432,7 @@ class Quotas:
         self._accounts: dict[str, Account] = {}
         self._turns: dict[str, _Turns] = {}
         self._labels: set[str] = set()
+        self._recent: dict[tuple[str, str], _RecentRefusals] = {}
         self.clock = clock
         self.refused = Tallies()
 
@@ -451,13 +482,40 @@ class Quotas:
         percent = settings.percent if own_percent is None else own_percent
         return 0 if percent == 100 else max(1, WHOLE[quota](self._settings) * percent // 100)
 
-    def count_refusal(self, quota: str, name: str) -> None:
-        """One more."""
+    def count_refusal(self, quota: str, name: str, limit: int) -> None:
+        """One more.
+
+        Args:
+            limit: how much of it there was to have.
+        """
+        now_ms = self.clock.utc_ms()
         with self._mutex:
             if name not in self._labels and len(self._labels) < LABELS_MAX:
                 self._labels.add(name)
             label = name if name in self._labels else OTHERS
+            self._recent.setdefault((quota, label), _RecentRefusals()).add(limit, now_ms)
         self.refused.add((quota, label))
+
+    def lately(self) -> list[dict[str, Any]]:
+        """Who was refused what in the last LATELY_MINUTES, the one most often first.
+
+        Returns:
+            For each principal and quota `principal`, `quota`, `limit`, `count` and `last_ms`.
+        """
+        now_ms = self.clock.utc_ms()
+        told = []
+        with self._mutex:
+            for (quota, label), recent in list(self._recent.items()):
+                recent.forget(now_ms)
+                count = sum(recent.minutes.values())
+                if not count:
+                    del self._recent[quota, label]
+                    continue
+                told.append(
+                    {"principal": label, "quota": quota, "limit": recent.limit, "count": count,
+                     "last_ms": recent.last_ms}
+                )  # fmt: skip
+        return sorted(told, key=lambda one: (-one["count"], one["principal"], one["quota"]))
 
 
 def host_of(peer: str) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.errors import Forbidden
-from dejaqueue.model import parse_subscription, topic_of
+from dejaqueue.topic_names import parse_subscription, topic_of
 
 
 class Role(StrEnum):

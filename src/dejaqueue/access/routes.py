@@ -202,8 +202,23 @@ _ROWS = (
         "Send messages; the answer comes when they are durable.",
     ),
     Route(
+        "PUT", f"{_TOPIC}/payload", "upload_payload", Rule((PRODUCE,)),
+        "Stream a payload, to send it in a message.",
+    ),
+    Route(
+        "GET", f"{_TOPIC}/payload", "read_payload", Rule((CONSUME, MANAGE)),
+        "Read a payload that is streamed.",
+    ),
+    _call("POST", f"{_TOPIC}/payload/uploads", "sign_upload"),
+    _call("POST", f"{_TOPIC}/payload/end", "end_payload"),
+    _call("POST", f"{_TOPIC}/payload/urls", "sign_payload"),
+    Route(
         "POST", f"{_TOPIC}/lease", "lease", Rule((CONSUME,)),
         "Take messages that are due, or wait for some.",
+    ),
+    Route(
+        "GET", f"{_TOPIC}/events", "events", Rule((CONSUME,), audited=True, takes=True),
+        "Take messages as server-sent events, as they become due.",
     ),
     Route("POST", f"{_TOPIC}/ack", "ack", Rule((CONSUME,)), "Ack messages: they are done."),
     Route(

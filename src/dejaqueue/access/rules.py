@@ -215,5 +215,8 @@ def shown(principal: Principal, action: str, answer: dict[str, Any]) -> dict[str
         return answer | {"topics": served}
     if action == "stats" and "topics" in answer:
         rows = answer["topics"].items()  # tidy: allow name, because it is a dict's own method
-        return answer | {"topics": {n: row for n, row in rows if may_look(principal, n)}}
+        # Who was refused is of the whole broker, and names principals.
+        hidden = () if may_look(principal, "") else ("refused_lately",)
+        told = {name: value for name, value in answer.items() if name not in hidden}
+        return told | {"topics": {n: row for n, row in rows if may_look(principal, n)}}
     return answer

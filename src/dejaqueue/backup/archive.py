@@ -3,6 +3,7 @@
     dejaq.json                  the format of the archive
     backups/<id>.json           a backup: its manifest, stored last
     pieces/<2 digits>/<name>    content, by its SHA-256; backups share pieces
+    taking/<name>               one of a cluster is being taken: its brokers look for it
 
 Room: backup. Any thread.
 Holds: a backup names pieces that were stored before it; a piece that is there is only ever replaced
@@ -31,6 +32,7 @@ FORMAT: Final = 1
 HEAD: Final = "dejaq.json"
 _BACKUPS: Final = "backups/"
 _PIECES: Final = "pieces/"
+_TAKING: Final = "taking/"
 _SUFFIX: Final = ".json"
 ORPHAN_MS: Final = 86_400_000
 """A piece that no backup names is deleted when it is so old: a backup that is being taken may be
@@ -165,6 +167,18 @@ class Archive:
         if not self.bucket.put_new(name, content) and self.bucket.get(name) != content:
             raise Refused(f"another backup {manifest.id} is at {self.bucket.url} already")
 
+    def take(self, name: str) -> None:
+        """Note that a backup is being taken here, so that others see that it is the same place."""
+        self.bucket.put(f"{_TAKING}{name}", b"")
+
+    def is_being_taken(self, name: str) -> bool:
+        """Whether that was noted."""
+        return self.bucket.get(f"{_TAKING}{name}") is not None
+
+    def taken(self, name: str) -> None:
+        """Forget it: the backup is there, or was given up."""
+        self.bucket.delete([f"{_TAKING}{name}"])
+
     def damage(self, manifest: Manifest, checked: set[str] | None = None) -> Iterator[str]:
         """What of a backup is missing or not what was stored, in words; needs no keys.
 
@@ -234,6 +248,9 @@ class Archive:
             came = set(self.ids()) - known
             orphans &= self._orphans(came, now_ms)
         self.bucket.delete(sorted(orphans))
+        old_ms = now_ms - ORPHAN_MS
+        left = [one.name for one in self.bucket.objects(_TAKING) if one.stored_ms < old_ms]
+        self.bucket.delete(left)
         return len(orphans)
 
     def _orphans(self, backups: set[str], now_ms: int) -> set[str]:
@@ -246,12 +263,18 @@ class Archive:
         }
 
 
-def open_bucket(url: str) -> Bucket:
-    """The bucket of a URL. Raises BadRequest: it has another form, or its extra is missing."""
+def open_bucket(url: str, setting: str = "backup.url", patience_seconds: int = 0) -> Bucket:
+    """The bucket of a URL. Raises BadRequest: it has another form, or its extra is missing.
+
+    Args:
+        setting: what names the URL, for errors.
+        patience_seconds: as for ObjectBucket.
+    """
     scheme, colon, rest = url.partition("://")
     if colon and scheme in OBJECT_SCHEMES:
-        return ObjectBucket(url)
+        return ObjectBucket(url, setting, patience_seconds)
     is_typo = not colon and ":" in url.partition("/")[0]  # `s3:/bucket`, `backups:`
     if not url or is_typo or (colon and (scheme != "file" or not rest.startswith("/"))):
-        raise BadRequest("backup.url", URL_WORDS, url.partition("?")[0])
-    return DirectoryBucket(Path(rest if colon else url).expanduser().absolute())
+        raise BadRequest(setting, URL_WORDS, url.partition("?")[0])
+    path = Path(rest if colon else url).expanduser().absolute()
+    return DirectoryBucket(path, setting.partition(".")[0])

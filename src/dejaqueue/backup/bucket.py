@@ -12,7 +12,7 @@ import errno
 import itertools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -71,9 +71,32 @@ class Bucket(ABC):
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; one that is not there is fine. Raises Unavailable."""
 
+    @abstractmethod
+    def copy(self, names: Iterable[tuple[str, str]]) -> list[str]:
+        """Store objects under other names, too, durably, without reading them here.
+
+        Args:
+            names: of each the name it has, and the new one. One that is there already under the
+                new name may be stored again.
+
+        Returns:
+            Names that no object has, of which there is none under the new name either.
+
+        Raises:
+            ResourceExhausted: there is no room. Unavailable: what is copied is not known.
+        """
+
+    def sign(self, method: str, names: Sequence[str], length_ms: int) -> list[str] | None:
+        """URLs by which anybody may GET or PUT these objects for so long; None = there are none
+        here."""
+        return None
+
 
 class DirectoryBucket(Bucket):
     """A bucket that is a directory of this machine, for its user alone.
+
+    Args:
+        user: what uses it, for errors.
 
     >>> import tempfile
     >>> bucket = DirectoryBucket(Path(tempfile.mkdtemp()))
@@ -81,9 +104,11 @@ class DirectoryBucket(Bucket):
     (True, False, b'1')
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, user: str = "backup") -> None:
+        self._root, self._user = root, user
         self.url = root.absolute().as_uri()
+        # Others may write here at once, in this process and on other machines.
+        self._draft_prefix = f"{_DRAFT}{os.urandom(8).hex()}-"
         self._numbers = itertools.count(1)
 
     @contextmanager
@@ -92,8 +117,9 @@ class DirectoryBucket(Bucket):
             yield
         except OSError as failure:
             if failure.errno in _FULL:
-                raise ResourceExhausted(f"backup: no room in {self._root}") from failure
-            raise Unavailable(f"backup: {self._root} cannot be used: {failure}", 1_000) from failure
+                raise ResourceExhausted(f"{self._user}: no room in {self._root}") from failure
+            text = f"{self._user}: {self._root} cannot be used: {failure}"
+            raise Unavailable(text, 1_000) from failure
 
     def put_new(self, name: str, content: bytes | memoryview) -> bool:
         """See Bucket.put_new."""
@@ -120,7 +146,7 @@ class DirectoryBucket(Bucket):
     def _draft(self, path: Path, content: bytes | memoryview) -> Iterator[Path]:
         """A file beside this one, whole; gone when the block ends."""
         make_directory(path.parent)
-        draft = path.with_name(f"{_DRAFT}{os.getpid()}-{next(self._numbers)}")
+        draft = path.with_name(f"{self._draft_prefix}{next(self._numbers)}")
         try:
             _write(draft, content)
             yield draft
@@ -142,7 +168,10 @@ class DirectoryBucket(Bucket):
                 inner.sort()
                 for name in sorted(one for one in files if not one.startswith(_DRAFT)):
                     path = Path(directory, name)
-                    facts = path.stat()
+                    try:
+                        facts = path.stat()
+                    except FileNotFoundError:  # deleted since the directory was read
+                        continue
                     named = path.relative_to(self._root).as_posix()
                     yield StoredObject(named, facts.st_size, facts.st_mtime_ns // 1_000_000)
 
@@ -152,6 +181,26 @@ class DirectoryBucket(Bucket):
             for name in names:
                 with suppress(FileNotFoundError):
                     (self._root / name).unlink()
+
+    def copy(self, names: Iterable[tuple[str, str]]) -> list[str]:
+        """See Bucket.copy. Both names are of one file: it is never changed where it is."""
+        missing, directories = [], set()
+        with self._translated():
+            for name, new in names:
+                path = self._root / new
+                if path.parent not in directories:
+                    make_directory(path.parent)
+                    directories.add(path.parent)
+                try:
+                    os.link(self._root / name, path)
+                except FileExistsError:
+                    continue
+                except FileNotFoundError:
+                    if not path.exists():
+                        missing.append(name)
+            for directory in directories:
+                _sync(directory)
+        return missing
 
 
 def _write(path: Path, content: bytes | memoryview) -> None:

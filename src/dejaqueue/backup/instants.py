@@ -31,7 +31,8 @@ def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
 
     Raises:
         BadRequest: it is before the first backup or behind the last. Refused: of some partition
-            entries are missing in between; names it. JournalDamaged, Unavailable.
+            entries are missing in between; names it; or they are of a cluster of several machines.
+            JournalDamaged, Unavailable.
     """
     newest = archive.newest(store)
     if newest is None:
@@ -46,6 +47,12 @@ def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
     base, following = before[-1], behind[0]
     if base.cut_ms == instant_ms:
         return base
+    if max(base.clocks, following.clocks) > 1:
+        raise Refused(
+            f"backups {base.id} and {following.id} are of a cluster: clocks of several machines "
+            "gave its entries their times, so no instant between them is one moment; restore one "
+            "of the two"
+        )
     copies = {(one.topic, one.topic_number, one.partition): one for one in base.partitions}
     for copy in following.partitions:
         place = copy.topic, copy.topic_number, copy.partition

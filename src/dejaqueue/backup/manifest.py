@@ -110,6 +110,10 @@ class PartitionCopy:
             yield from self.snapshot.files.values()
         yield from (one.piece for one in self.stretches if one.piece is not None)
 
+    def to_values(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> PartitionCopy:
         """The copy of its JSON values."""
@@ -145,6 +149,7 @@ class Manifest:
         documents: small texts that a store keeps beside topics, by name.
         data_keys: wrapped keys of what is encrypted, by their numbers in hexadecimal digits.
         new_bytes: of pieces that were stored for it.
+        clocks: how many clocks gave its entries their times: those of the machines of a cluster.
     """
 
     id: str
@@ -158,6 +163,7 @@ class Manifest:
     documents: dict[str, str] = field(default_factory=dict)
     data_keys: dict[str, str] = field(default_factory=dict)
     new_bytes: int = 0
+    clocks: int = 1
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -189,6 +195,8 @@ class Manifest:
     def encode(self) -> bytes:
         """As it is stored."""
         values = {"format": FORMAT, **asdict(self)}
+        if self.clocks == 1:
+            del values["clocks"]  # earlier versions do not know it
         return seal_text(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
 
     @classmethod

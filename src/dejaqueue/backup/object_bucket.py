@@ -7,8 +7,10 @@ See: bucket.py, the port; docs/guides/backup.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from dejaqueue.backup.bucket import Bucket, StoredObject
@@ -16,6 +18,17 @@ from dejaqueue.connections import extras
 from dejaqueue.errors import BadRequest, Unavailable
 
 DELETED_AT_ONCE = 500
+COPIED_AT_ONCE = 16
+TRIES_MAX = 3
+"""Of a request whose caller has not much time."""
+
+
+def _options(patience_seconds: int) -> dict[str, Any]:
+    """What the library is told of a bucket whose users do not wait for minutes."""
+    if not patience_seconds:
+        return {}
+    patience = timedelta(seconds=patience_seconds)
+    return {"retry_config": {"max_retries": TRIES_MAX, "retry_timeout": patience}}
 
 
 class ObjectBucket(Bucket):
@@ -23,19 +36,23 @@ class ObjectBucket(Bucket):
 
     Args:
         url: `s3://bucket/prefix` or the like.
+        setting: what names the URL, for errors.
+        patience_seconds: so long a request is made again that failed; 0 = as long as the library
+            does by itself, minutes.
 
     Raises:
         BadRequest: the library is not installed, or refuses the URL or its settings.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, setting: str = "backup.url", patience_seconds: int = 0) -> None:
+        self._user = setting.partition(".")[0]
         self._library: Any = extras.load("obstore", "backup", url)
         stores: Any = extras.load("obstore.store", "backup", url)
         self.url = url.partition("?")[0]
         try:
-            self._store = stores.from_url(url)
+            self._store = stores.from_url(url, **_options(patience_seconds))
         except Exception as wrong:  # the library has an error for each of its stores
-            raise BadRequest("backup.url", f"what the store takes ({wrong})", self.url) from wrong
+            raise BadRequest(setting, f"what the store takes ({wrong})", self.url) from wrong
         self._errors: Any = extras.load("obstore.exceptions", "backup", url)
 
     @contextmanager
@@ -46,7 +63,8 @@ class ObjectBucket(Bucket):
             if isinstance(failure, GeneratorExit):
                 raise
             text = " ".join(str(failure).split())[:300]
-            raise Unavailable(f"backup: {what} at {self.url} failed: {text}", 1_000) from failure
+            text = f"{self._user}: {what} at {self.url} failed: {text}"
+            raise Unavailable(text, 1_000) from failure
 
     def put_new(self, name: str, content: bytes | memoryview) -> bool:
         """See Bucket.put_new."""
@@ -95,6 +113,37 @@ class ObjectBucket(Bucket):
                 except (self._errors.NotFoundError, FileNotFoundError):
                     for name in named[start : start + DELETED_AT_ONCE]:
                         self._delete_one(name)
+
+    def copy(self, names: Iterable[tuple[str, str]]) -> list[str]:
+        """See Bucket.copy."""
+        with (
+            self._translated("copying"),
+            ThreadPoolExecutor(COPIED_AT_ONCE, "dejaq-copies") as pool,
+        ):
+            found = list(pool.map(self._copy_one, names))
+        return [name for name in found if name]
+
+    def _copy_one(self, names: tuple[str, str]) -> str:
+        """Copy an object; its name if there is none."""
+        name, new = names
+        try:
+            self._library.copy(self._store, name, new)
+        except (self._errors.NotFoundError, FileNotFoundError):
+            return "" if self._has(new) else name
+        return ""
+
+    def _has(self, name: str) -> bool:
+        try:
+            self._library.head(self._store, name)
+        except (self._errors.NotFoundError, FileNotFoundError):
+            return False
+        return True
+
+    def sign(self, method: str, names: Sequence[str], length_ms: int) -> list[str] | None:
+        """See Bucket.sign."""
+        with self._translated("signing"):
+            length = timedelta(milliseconds=length_ms)
+            return list(self._library.sign(self._store, method, list(names), length))
 
     def _delete_one(self, name: str) -> None:
         try:

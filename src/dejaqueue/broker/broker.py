@@ -26,6 +26,7 @@ from dejaqueue.broker.history.history import History, directory_of
 from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.partition.staged import StageOf
 from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.payloads.payloads import THREADS, Payloads
 from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.ownership import LoneOwnership
@@ -36,17 +37,18 @@ from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
+from dejaqueue.broker.topic.payload_collector import PayloadCollector
 from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.broker.topic.session import ConsumerSession
-from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.home import is_over
 from dejaqueue.broker.transactions.transactions import Transactions
-from dejaqueue.catalogue.state import TopicRow
+from dejaqueue.catalogue.state import CatalogueState, TopicRow
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
     Elsewhere,
@@ -57,14 +59,20 @@ from dejaqueue.errors import (
 )
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.registry import encrypt, store_of
-from dejaqueue.model import Topic, parse_subscription, subscription_name, topic_of
+from dejaqueue.model import Topic
 from dejaqueue.schema.warm import warm_up
 from dejaqueue.settings import BrokerSettings, Change
+from dejaqueue.subscriptions import has_ephemeral
+from dejaqueue.topic_names import parse_subscription, subscription_name, topic_of
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.lane import LaneAddress
 
 RUNNING = "running"
 """The phase in which a broker takes calls."""
+
+
+AWAITED = {"subscriptions", "retention_ms", "retention_bytes", "retention_keys"}
+"""Settings of a topic whose change is answered when partitions follow it."""
 
 
 class Broker:
@@ -118,11 +126,20 @@ class Broker:
         self.snapshot_writer = self._threads.executor("dejaq-snapshots", writers)
         self._room = Room(self.runtimes, self.runtime, self.clock)
         self._opener = None if node is None else self._threads.executor("dejaq-open", OPENERS)
-        self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"))
+        askers = self._threads.executor("dejaq-payloads", THREADS)
+        self.payloads = Payloads(self.settings, self.clock, askers)
+        self._payload_collector = PayloadCollector(self.payloads, self._find_payload_owner)
+        self._collecting: Running | None = None
+        letters = self._threads.executor("dejaq-dead-letters")
+        self.carrier = Carrier(self, letters, self.payloads)
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
-        self.keys = KeyRing(self.clock, keeps_signing=self.settings.sqs.enabled)
+        self.keys = KeyRing(
+            self.clock,
+            keeps_signing=self.settings.sqs.enabled,
+            apart=lambda keep: self._threads.start("dejaq-key-uses", keep),
+        )
         self.counting = BrokerCounts()
         self.quotas = Quotas(self.settings, self.clock)
         self.phase, self.started_us = "not started", 0
@@ -138,7 +155,7 @@ class Broker:
         )
         self.transactions = Transactions(coordinator, self.clock, self._served_of)
         self.homes = Homes(self.runtime, lambda: self.peers)
-        self.backups = Backups(self, self._threads.executor("dejaq-backup", 2))
+        self.backups = Backups(self, self._threads.executor("dejaq-backup", 3))
         self._roster = Roster(
             settings.dispatch,
             self.snapshot_writer,
@@ -163,6 +180,7 @@ class Broker:
         try:
             encrypt(self.store, self.settings.encryption)
             check_finished(self.store)
+            self.payloads.open(self.store)
             if self.store.encryption is not None:
                 self.history.encrypt(self.store.encryption.cipher("history"))
             node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
@@ -191,11 +209,13 @@ class Broker:
         if self.alone is not None:
             deleting.finish_all(self.store, self.alone)  # nobody can be told of transactions yet
         ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
-        self._ports = TopicPorts(*ports, self._opener)
+        self._ports = TopicPorts(*ports, self.alter_topic, self._opener, self.payloads)
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
         self.backups.start()
+        if self.payloads.store is not None:
+            self._collecting = self._threads.start("dejaq-collect", self._payload_collector.run)
         if self.alone is not None and self.alone.leaving():
             self._threads.start("dejaq-bury", self._finish_told)
         # Of a cluster, topics come by `take`.
@@ -214,6 +234,10 @@ class Broker:
         runtimes = list(self._topics.values())
         self.carrier.close()
         self.backups.close()
+        self._payload_collector.stop()
+        if self._collecting is not None:
+            self._collecting.join()
+        self.payloads.close()
         for runtime in runtimes:
             runtime.begin_close(handing_over.finish)
         for runtime in runtimes:
@@ -225,6 +249,8 @@ class Broker:
         if self._opener is not None:
             self._opener.shutdown()
         self.history.close()
+        if self.node is None:  # a node of a cluster did so before it left
+            self.keys.keep_uses()
         self.keys.close()
         self._catalogue.close()
         self.store.close()
@@ -342,6 +368,7 @@ class Broker:
                 raise TopicUnknown(name)
             runtime = self._topics.setdefault(name, runtime)
         self._follow_catalogue([runtime])  # it may have changed since `_serve` read it
+        runtime.attend()
         return runtime
 
     def prepare_to_give(self, name: str) -> None:
@@ -430,6 +457,7 @@ class Broker:
         if self.node is not None:
             for name in made.shards:
                 self.node.placed(name)
+        self._attend(made)
         return made
 
     def alter_topic(self, name: str, changes: Changes) -> Topic:
@@ -440,10 +468,17 @@ class Broker:
             topic = self._catalogue.alter(name, changes)
             served = [one for one in map(self._topics.get, self.served_names(topic)) if one]
             self._follow_catalogue(served)
-        is_awaited = callable(changes) or {"subscriptions", "retention_ms"} & changes.keys()
+        is_awaited = callable(changes) or AWAITED & changes.keys()
         for one in served if is_awaited else ():
             one.wait_subscribed()
+        if not served:
+            self._attend(topic)
         return topic
+
+    def _attend(self, topic: Topic) -> None:
+        """Serve a topic that nobody used yet if it has subscriptions that end by themselves."""
+        if has_ephemeral(topic.subscriptions) and self.serves(topic.name):
+            self.runtime(topic.name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicUnknown.
@@ -470,6 +505,28 @@ class Broker:
                 self._endings.close([runtime])
                 known = runtime.given()
             deleting.finish(name, self.store, self.alone, self.tell_all, known)
+        self._payload_collector.look_soon()
+
+    def catalogue_state(self) -> CatalogueState:
+        """A copy of all of the catalogue, as of now. Raises JournalDamaged, Unavailable."""
+        return self._catalogue.state()
+
+    def payload_owner(self, name: str) -> str:
+        """As ServedTopic.payload_owner. Raises as `runtime`."""
+        return self.runtime(name).payload_owner
+
+    def _find_payload_owner(self, owner: str) -> ServedTopic | bool:
+        """As PayloadCollector's `find_owner`; `owner` as ServedTopic.payload_owner."""
+        number, _, name = owner.partition("-")
+        topic = self._catalogue.find(topic_of(name))
+        try:
+            is_there = topic is not None and str(self._catalogue.number(topic.name)) == number
+        except TopicUnknown:
+            is_there = False
+        if not is_there:
+            # Of a cluster, another broker may have made the topic a moment ago.
+            return self.alone is None
+        return self.runtime(name) if self.serves(name) else True
 
     def _finish_told(self) -> None:
         """Finish deletions that a crash has cut short, once all know what was decided there."""

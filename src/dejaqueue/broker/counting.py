@@ -65,7 +65,8 @@ class TopicCounts:
     """What all partitions of a topic count together.
 
     Attributes:
-        lateness: due → pushed to the consumer by the broker, µs.
+        lateness: due → pushed to the consumer by the broker, µs. What was due when a seek brought
+            it back is in no such count.
         waited: due, or come in if that was later → pushed, µs. Of a larger dispatch SAMPLE_ROWS
             rows stand for all.
         felt: due → handed to the application, µs, as far as clients report it.
@@ -75,6 +76,7 @@ class TopicCounts:
         refused: rows that were not done, by what was asked and status or error.
         misses: messages that should have been leased ahead and were late.
         repeated: batches that came a second time and got their first answer.
+        ended: ephemeral subscriptions that nobody consumed any more.
         history_recorded: changes that are in a finished file of history.
         history_missed: changes that history does not have; 1 where it is not known how many.
         cut_bytes: of appends that were not finished, cut off when a partition was read.
@@ -92,6 +94,7 @@ class TopicCounts:
         self.refused = Tallies()
         self.misses = Counter()
         self.repeated = Counter()
+        self.ended = Counter()
         self.history_recorded = Counter()
         self.history_missed = Counter()
         self.cut_bytes = Counter()
@@ -135,6 +138,19 @@ class _Promise:
     next_sequence: int
 
 
+@dataclass(frozen=True, slots=True)
+class _ReturnedRows:
+    """What came back by a seek, or a subscription began with.
+
+    Attributes:
+        end: all of it has lower sequences; 0 = nothing.
+        at_ms: when that was, the last time.
+    """
+
+    end: int = 0
+    at_ms: int = 0
+
+
 class PartitionCounts:
     """What one partition notes; it survives when the partition is read again.
 
@@ -155,6 +171,7 @@ class PartitionCounts:
         self._shown = (0,) * len(TOTALS)
         self._lock = threading.Lock()
         self._promises: dict[TagFilter | None, _Promise] = {}
+        self._returned = _ReturnedRows()
 
     # --- on the worker ------------------------------------------------------------------------
 
@@ -174,6 +191,11 @@ class PartitionCounts:
         """New messages, stored in the journal entry of this position."""
         if dues_ms.size and int(dues_ms.min()) < now_ms:
             self.arrivals.note(position, now_ms)
+
+    def came_back(self, end: int, now_ms: int) -> None:
+        """Messages below this sequence were done and came back now, or this view began with them:
+        those that were due by now are not late by that."""
+        self._returned = _ReturnedRows(max(end, self._returned.end), now_ms)
 
     def promised(self, wanted: TagFilter | None, at_ms: int, next_sequence: int) -> None:
         """All that may be leased ahead is leased, and a consumer waits for what comes next."""
@@ -199,12 +221,19 @@ class PartitionCounts:
 
     def pushed(self, leased: Leased, now_us: int) -> None:
         """Messages go to their consumer now. Cost: about 10 µs for a thousand."""
-        dues_ms, size = leased.dues_ms, leased.dues_ms.size
+        dues_ms, locators, back = leased.dues_ms, leased.locators, self._returned
+        if back.end and dues_ms.size:
+            is_new = (leased.sequences >= back.end) | (dues_ms >= back.at_ms)
+            if not is_new.all():
+                dues_ms, locators = dues_ms[is_new], locators[is_new]
+        size = dues_ms.size
         if not size:
             return
         lateness, waited = self.topic.lateness, self.topic.waited
+        first_ms = int(dues_ms[0] if self._in_due_order else dues_ms.min())
+        self.pace.pushed(now_us, now_us - first_ms * 1_000)
         if self._in_due_order:
-            if int(dues_ms[0]) * 1_000 >= now_us:  # all of it was sent ahead
+            if first_ms * 1_000 >= now_us:  # all of it was sent ahead
                 lateness.add(0, size)
                 waited.add(0, size)
                 return
@@ -212,7 +241,7 @@ class PartitionCounts:
         else:
             lateness.add_many(now_us - dues_ms * 1_000)
         step = -(-size // SAMPLE_ROWS)
-        readies_ms = self.arrivals.readies_ms(leased.locators[::step], dues_ms[::step])
+        readies_ms = self.arrivals.readies_ms(locators[::step], dues_ms[::step])
         # The last one stands for fewer, as a rule.
         waited_us = [now_us - ready_ms * 1_000 for ready_ms in readies_ms]
         waited.add_each(waited_us, step, size - step * (len(waited_us) - 1))

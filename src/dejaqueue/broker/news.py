@@ -168,6 +168,17 @@ def snapshot_taken(topic: str, partition: int, position: int) -> None:
     )
 
 
+def archive_gap(topic: str, partition: int, reason: str) -> None:
+    """Entries are given back that no backup has: instants between two backups may be lost."""
+    log.warning(
+        "topic %s, partition %d: entries that no backup has are given back, as %s",
+        topic,
+        partition,
+        reason,
+        extra=_place(topic, partition),
+    )
+
+
 def snapshot_failed(topic: str, partition: int, error: DejaQError) -> None:
     """It is tried again; until then the journal grows."""
     log.warning(

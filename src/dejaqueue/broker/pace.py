@@ -141,6 +141,8 @@ class PartitionPace:
         self._topic = topic
         self._slot = 0
         self._seen = self._told = (0, 0)
+        self._latest: deque[list[int]] = deque(maxlen=SHOWN_SLOTS + 1)
+        """Stretches in which something was pushed, each with the most that it was late, µs."""
 
     def begin(self, counts: Counts, now_ms: int) -> None:
         """The partition was read; what was counted before is not of now."""
@@ -162,6 +164,22 @@ class PartitionPace:
             self._slot = slot
             self._topic.turn(slot)
         self._seen = counts.enqueued, counts.acked
+
+    def pushed(self, now_us: int, late_us: int) -> None:
+        """Messages go to their consumer, the one that was due first so late; where groups become
+        durable. Cost: a comparison."""
+        slot, late_us = now_us // (SLOT_MS * 1_000), max(0, late_us)
+        latest = self._latest
+        if not latest or latest[-1][0] < slot:
+            latest.append([slot, late_us])
+        elif latest[-1][1] < late_us:
+            latest[-1][1] = late_us
+
+    def late_us_max(self, now_ms: int) -> int:
+        """The most that a message was late that was pushed in the last five minutes; -1 = none
+        was."""
+        first = now_ms // SLOT_MS - SHOWN_SLOTS
+        return max((late_us for slot, late_us in list(self._latest) if slot >= first), default=-1)
 
     def tell(self) -> None:
         """Have what was noted shown."""

@@ -19,9 +19,11 @@ from dejaqueue.broker.history.recorder import Recorder
 from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.letters.dead_letters import DeadLetters
 from dejaqueue.broker.partition.partition import Duties
+from dejaqueue.broker.shard.key_retention_chore import KeyRetentionChore
 from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.shard.pace_chore import PaceChore
 from dejaqueue.broker.shard.retention_chore import RetentionChore
+from dejaqueue.broker.shard.seeding_chore import SeedingChore
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.staging import StagedWatch
@@ -75,6 +77,8 @@ class Roster:
                     DeadLetters(self.carrier),
                     PaceChore(),
                     RetentionChore(),
+                    KeyRetentionChore(),
+                    SeedingChore(),
                 ),
                 lambda: (DeadLetters(self.carrier), PaceChore()),
             )

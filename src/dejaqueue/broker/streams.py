@@ -7,7 +7,12 @@ what is behind the door can move.
 from __future__ import annotations
 
 from dejaqueue.broker.consumers.dispatch import Push, Sink
-from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.consumers.gathering import (
+    delivery_batches,
+    stored_batches,
+    waits_for_store,
+    whole_batch,
+)
 from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
@@ -24,4 +29,7 @@ __all__ = [
     "Writer",
     "delivery_batches",
     "no_reply",
+    "stored_batches",
+    "waits_for_store",
+    "whole_batch",
 ]

@@ -18,6 +18,7 @@ from kombu.utils.compat import detect_environment
 from dejaqueue.celery.link import Link, LocalLink
 from dejaqueue.celery.proxy import ProxyLink
 from dejaqueue.celery.routes import Routes
+from dejaqueue.operating_system import after_fork
 
 _mutex = threading.Lock()
 _shared: dict[str, SharedLink] = {}
@@ -103,5 +104,5 @@ def close_all() -> None:
     _shared.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+after_fork(_forked)
 atexit.register(close_all)

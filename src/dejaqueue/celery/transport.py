@@ -9,7 +9,6 @@ See: channel.py; docs/guides/from-celery.md for `transport_options`.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import deque
 from typing import Any
@@ -23,6 +22,7 @@ from dejaqueue.celery.channel import Consuming
 from dejaqueue.celery.link import Arrivals
 from dejaqueue.client.credentials import Tls
 from dejaqueue.errors import BadRequest, DejaQError, Locked, TopicUnknown, Unavailable
+from dejaqueue.operating_system import WakeFile
 from dejaqueue.version import __version__
 
 ROUTES_TOPIC = "celery.routes"
@@ -56,7 +56,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         super().__init__(client, **options)
         self._arrivals: deque[tuple[PushedChannel, Consuming, int, Any]] = deque()
         self._bell = threading.Event()
-        self._descriptor = -1
+        self._file: WakeFile | None = None
         self.shared: choice.SharedLink | None = None
         self.topic_settings: dict[str, Any] = client.transport_options.get("topic", {})
 
@@ -91,16 +91,16 @@ class Transport(virtual.Transport):  # type: ignore[misc]
             routes_topic=given.get("routes_topic", ROUTES_TOPIC),
         )
         self.shared.link.connect()
-        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._file = WakeFile()
         super().establish_connection()
         return self
 
     def close_connection(self, connection: Any) -> None:
         """Close the channels; the link stays for other connections of this process."""
         super().close_connection(connection)
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def verify_connection(self, connection: Any) -> bool:
         """Whether it can be used here."""
@@ -121,8 +121,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         else:
             self._arrivals.extend((channel, consuming, number, arrival) for arrival in arrivals)
         self._bell.set()
-        if self._descriptor >= 0:
-            os.eventfd_write(self._descriptor, 1)
+        file = self._file
+        if file is not None:
+            file.ring()
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Hand over what came before, wait for a message at most so long if nothing did.
@@ -150,18 +151,17 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Have the loop call when something came."""
-        loop.add_reader(self._descriptor, self.on_readable, connection, loop)
+        assert self._file is not None, "it is connected first"
+        loop.add_reader(self._file.fileno(), self.on_readable, connection, loop)
 
     def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:
         """The loop is not to call any more."""
-        if self._descriptor >= 0:
-            loop.remove_reader(self._descriptor)
+        if self._file is not None:
+            loop.remove_reader(self._file.fileno())
 
     def on_readable(self, connection: Any, loop: Any) -> None:
         """Hand over what came before; what comes meanwhile wakes the loop again."""
-        try:
-            os.eventfd_read(self._descriptor)
-        except BlockingIOError:
+        if self._file is None or not self._file.hush():
             return
         with contextlib.suppress(TimeoutError):  # what came is not there any more
             self.drain_events(connection, 0)

@@ -175,7 +175,7 @@ def plan_steps(
         there: the topics that there are, by name.
         prune: whether what is not declared goes.
     """
-    from dejaqueue.model import subscription_name
+    from dejaqueue.topic_names import subscription_name
 
     drops: list[Step] = []
     for one in declared:
@@ -187,7 +187,12 @@ def plan_steps(
             yield Step("alter", found.name, values=changes, before=before)
         if found is not None:
             yield from _subscribed(one, found)
-            gone = [name for name in found.subscriptions if name not in one.topic.subscriptions]
+            # One that ends by itself is somebody's who listens.
+            gone = [
+                name
+                for name, own in found.subscriptions.items()
+                if name not in one.topic.subscriptions and not own.get("ephemeral_ms")
+            ]
             for name in gone if prune else ():
                 loses = _live(client, subscription_name(found.name, name))
                 drops.append(Step("drop", found.name, subscription=name, loses=loses))
@@ -242,14 +247,15 @@ def _changes(declared: Declaration, there: Topic) -> dict[str, Any]:
 
 def _subscribed(declared: Declaration, there: Topic) -> Iterator[Step]:
     """Subscriptions that are new or differ; a value None = the topic's again."""
-    from dejaqueue.subscriptions import OWN_SETTINGS, SETTINGS
+    from dejaqueue.subscriptions import EPHEMERAL, OWN_SETTINGS, SETTINGS, TAG_SETTINGS
 
     for name, wanted in declared.topic.subscriptions.items():
         before = there.subscriptions.get(name)
         if before is None:
             yield Step("put", there.name, subscription=name, values=wanted)
             continue
-        names = [field for field in OWN_SETTINGS if wanted.get(field) != before.get(field)]
+        fields = (EPHEMERAL, *TAG_SETTINGS, *OWN_SETTINGS)
+        names = [field for field in fields if wanted.get(field) != before.get(field)]
         if f"subscriptions.{name}.paused" not in declared.said and "paused" in names:
             names.remove("paused")
         if names:

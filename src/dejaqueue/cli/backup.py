@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dejaqueue.cli.backed_payloads import backed_payloads
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_fields, print_json, print_rows
 from dejaqueue.cli.times import Span
@@ -27,6 +28,9 @@ LOOK_MS_MAX = 1_000
 @click.group()
 def backup() -> None:
     """Take backups of a running broker; list and verify those that there are."""
+
+
+backup.add_command(backed_payloads)
 
 
 @backup.command(

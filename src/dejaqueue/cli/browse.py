@@ -65,7 +65,8 @@ def peek(
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
     """A message on one line of text."""
-    payload = " ".join(str(row.get("payload", row.get("payload_base64", ""))).split())
+    told = row.get("payload", row.get("payload_base64", row.get("unread", "")))
+    payload = " ".join(str(told).split())
     shown = payload if len(payload) <= 60 else f"{payload[:59]}…"
     names = ("id", "due", "state", "attempt", "key")
     return {name: row.get(name) for name in names} | {"payload": shown}

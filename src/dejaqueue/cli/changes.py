@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dejaqueue.client import Settled
 
 EXIT_ROWS_REFUSED = 3
+WINDOW = "By filter: evenly from then on, in the order that they have."
 IF_DUE = "By name: only what is due then; the rest is CHANGED, and stays."
 
 
@@ -37,6 +38,17 @@ def _check_choices(*, by_name: bool, dry_run: bool, if_due_ms: int | None) -> No
         raise click.UsageError("--dry-run is for messages selected by a filter")
     if not by_name and if_due_ms is not None:
         raise click.UsageError("--if-due is for messages that are named by --key or --id")
+
+
+def _window(from_ms: int | None, to_ms: int | None, *, by_name: bool) -> tuple[int, int] | None:
+    """Where to, evenly; None = nowhere."""
+    if from_ms is None and to_ms is None:
+        return None
+    if from_ms is None or to_ms is None:
+        raise click.UsageError("--window-from and --window-to go together")
+    if by_name:
+        raise click.UsageError("--window-from is for messages selected by a filter")
+    return from_ms, to_ms
 
 
 def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: bool) -> int:
@@ -57,7 +69,9 @@ def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: boo
 @click.command(
     epilog="Examples: `dejaq move reminders --key alice-1 --delay 1h` · "
     "`dejaq move reminders --key alice-1 --by -10m --if-due 2026-12-24T18:00:00Z` · "
-    "`dejaq move reminders --group acme --to 2026-12-24T18:00:00Z --by 1h`",
+    "`dejaq move reminders --group acme --to 2026-12-24T18:00:00Z --by 1h` · "
+    "`dejaq move reminders --group acme --window-from 2026-12-24T18:00:00Z "
+    "--window-to 2026-12-24T20:00:00Z`",
 )
 @topic_argument
 @click.option("--key", "keys", multiple=True, help="Key of a message; may be repeated.")
@@ -66,6 +80,8 @@ def _print_statuses(names: tuple[object, ...], settled: Settled, *, as_json: boo
 @click.option("--due", "due_ms", type=Instant(), help="The new time.")
 @click.option("--delay", "delay_ms", type=Span(), help="The new time, from now.")
 @click.option("--by", "by_ms", type=SignedSpan(), help="So much later, or -1h earlier.")
+@click.option("--window-from", "window_from_ms", type=Instant(), help=WINDOW)
+@click.option("--window-to", "window_to_ms", type=Instant(), help="And before then.")
 @click.option("--set-priority", type=click.IntRange(0, PRIORITY_MAX), help="The new priority.")
 @click.option("--set-group", help='The new group; "" = none.')
 @click.option("--if-due", "if_due_ms", type=Instant(), help=IF_DUE)
@@ -80,6 +96,8 @@ def move(
     due_ms: int | None,
     delay_ms: int | None,
     by_ms: int | None,
+    window_from_ms: int | None,
+    window_to_ms: int | None,
     set_priority: int | None,
     set_group: str | None,
     if_due_ms: int | None,
@@ -95,9 +113,12 @@ def move(
     """
     selected = where_of(where)
     by_name = _is_by_name(keys, ids, selected)
-    if [due_ms, delay_ms, by_ms].count(None) < 2:
-        raise click.UsageError("say the new time with --due, --delay or --by, one of them")
-    if (due_ms, delay_ms, by_ms, set_priority, set_group) == (None,) * 5:
+    window = _window(window_from_ms, window_to_ms, by_name=by_name)
+    if [due_ms, delay_ms, by_ms, window].count(None) < 3:
+        raise click.UsageError(
+            "say the new time with --due, --delay, --by or a window: one of them"
+        )
+    if (due_ms, delay_ms, by_ms, window, set_priority, set_group) == (None,) * 6:
         raise click.UsageError("say the new time, --set-priority or --set-group")
     _check_choices(by_name=by_name, dry_run=dry_run, if_due_ms=if_due_ms)
     by = None if by_ms is None else by_ms / 1_000
@@ -111,6 +132,7 @@ def move(
                 topic,
                 due=due_ms,
                 by=by,
+                window=window,
                 set_priority=set_priority,
                 set_group=set_group,
                 dry_run=dry_run,

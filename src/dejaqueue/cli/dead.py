@@ -44,14 +44,14 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
         shown[name.replace("-", "_")] = headers.get(PREFIX + name)
     died_at = headers.get(f"{PREFIX}at", "")
     shown["at"] = show_instant(int(died_at)) if died_at.isdecimal() else None
-    for name in ("group", "tags"):
+    for name in ("group", "tags", "unread"):
         if row.get(name):
             shown[name] = row[name]
     kept = {name: text for name, text in headers.items() if not name.startswith(PREFIX)}
     return (
         shown
         | ({"headers": kept} if kept else {})
-        | (payload_fields(row["payload"]) if "payload" in row else {})
+        | (payload_fields(row["payload"]) if row.get("payload") is not None else {})
     )
 
 

@@ -37,15 +37,7 @@ def where_options(*states: str) -> Callable[[Function], Function]:
     """All options that select messages; `states` are those that can be named."""
 
     def decorate(function: Function) -> Function:
-        priority = click.IntRange(0, PRIORITY_MAX)
-        function = click.option(
-            "--priority-to", type=priority, help="Of this priority or more urgent."
-        )(function)
-        function = click.option(
-            "--priority-from", type=priority, help="Of this priority or less urgent."
-        )(function)
-        function = tag_options(function)
-        function = click.option("--group", help='Of this group; "" = of none.')(function)
+        function = _what_it_is(function)
         function = click.option("--state", type=click.Choice(states), help="In this state.")(
             function
         )
@@ -57,6 +49,29 @@ def where_options(*states: str) -> Callable[[Function], Function]:
         )
 
     return decorate
+
+
+def seek_options(function: Function) -> Function:
+    """As `where_options` of a command that has another --to; its messages have any state."""
+    function = click.option("--due-to", type=Instant(), help="Of what is due before this time.")(
+        _what_it_is(function)
+    )
+    return click.option("--due-from", type=Instant(), help="Of what is due then or later.")(
+        function
+    )
+
+
+def _what_it_is(function: Function) -> Function:
+    """--group, those of tags, --priority-from, --priority-to."""
+    priority = click.IntRange(0, PRIORITY_MAX)
+    function = click.option(
+        "--priority-to", type=priority, help="Of this priority or more urgent."
+    )(function)
+    function = click.option(
+        "--priority-from", type=priority, help="Of this priority or less urgent."
+    )(function)
+    function = tag_options(function)
+    return click.option("--group", help='Of this group; "" = of none.')(function)
 
 
 def where_of(options: Mapping[str, Any]) -> dict[str, Any]:

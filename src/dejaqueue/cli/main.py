@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from dejaqueue.errors import DejaQError, Locked, TopicUnknown, Unauthenticated, Unavailable
+from dejaqueue.operating_system import refuse_broker, runs_brokers
 from dejaqueue.version import __version__
 
 COMMANDS = {
@@ -64,6 +65,8 @@ NEXT_STEPS: tuple[tuple[type[DejaQError], str], ...] = (
 """What to do next, by error; the first that fits."""
 
 _STARTS_A_BROKER = ("serve", "demo", "demo-spark", "bench")
+_OF_A_BROKER = ("serve", "demo", "demo-spark", "doctor", "restore", "repair")
+"""What starts a broker, or looks at its machine or into its directory."""
 
 EXIT_INTERRUPTED = 130
 """As the shell says it for SIGINT."""
@@ -83,6 +86,8 @@ class CommandLine(click.Group):
         place = COMMANDS.get(cmd_name)
         if place is None:
             return None
+        if cmd_name in _OF_A_BROKER and not runs_brokers():
+            return _refusing(cmd_name)
         module, name = place.split(":")
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
@@ -118,6 +123,17 @@ class CommandLine(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             status = EXIT_BROKEN_PIPE
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _refusing(name: str) -> click.Command:
+    """A command that says why it does not run here, whatever it is given."""
+    return click.Command(
+        name,
+        callback=refuse_broker,
+        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        help="Needs Linux, as brokers do.",
+    )
 
 
 def _usage_text(error: click.ClickException) -> str:

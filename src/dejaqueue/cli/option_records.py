@@ -22,6 +22,7 @@ class MessageOptions:
     Attributes:
         delay_ms: instead of `due_ms`: from now.
         ttl_ms: instead of `expires_ms`: from when it is due.
+        tags: () = none is given.
     """
 
     key: str | None
@@ -30,6 +31,7 @@ class MessageOptions:
     priority: int | None
     expires_ms: int | None
     ttl_ms: int | None
+    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

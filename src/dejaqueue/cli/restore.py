@@ -1,13 +1,14 @@
-"""`dejaq restore`: a backup into journals that no broker has open.
+"""`dejaq restore`: a backup into journals that no broker has open, or a cluster without topics.
 
-Room: cli. Opens the store itself: its broker is stopped, or was never started.
+Room: cli. Opens the store itself: its broker is stopped, or was never started; of a cluster they
+may run.
 See: backup.py beside; docs/guides/backup.md.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,10 @@ from dejaqueue.cli.config import FLAGS, read_settings
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
 from dejaqueue.cli.times import Instant, show_instant
+
+if TYPE_CHECKING:
+    from dejaqueue.journal.interface import JournalStore
+    from dejaqueue.settings import BrokerSettings
 
 
 @click.command(
@@ -28,7 +33,8 @@ from dejaqueue.cli.times import Instant, show_instant
     "target",
     required=True,
     metavar="DIR|URL",
-    help="Where to: the data directory of a broker that is stopped, a new one, or a server's URL.",
+    help="Where to: the data directory of a broker that is stopped, a new one, or a server's URL; "
+    "of brokers with JetStream beside them the directory of one, with its settings.",
 )
 @click.option("--backup", "name", metavar="BACKUP", help="Which one.  [default: the newest]")
 @click.option(
@@ -75,14 +81,14 @@ def restore(
 
     Messages are as they were: what was acked stays acked, due times stay, what was leased comes at
     once. A restore that was broken off goes on when it is run again; until then no broker starts
-    there.
+    there. Of a cluster, which has no topics yet, brokers may be running.
     """
     from dejaqueue.backup.archive import Archive
     from dejaqueue.backup.instants import manifest_at
     from dejaqueue.broker.backup.restoring import Restore, RestorePlan
     from dejaqueue.errors import BadRequest
     from dejaqueue.journal.encryption.master_keys import load_master_keys
-    from dejaqueue.journal.registry import encrypt, store_of
+    from dejaqueue.journal.registry import encrypt
 
     chosen: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": target}
     settings = read_settings(chosen | {"assignments": assignments, "file": file}).settings
@@ -100,7 +106,7 @@ def restore(
         manifest = newest
     source = settings.encryption.master_key
     masters = load_master_keys(source) if source else ()
-    store = store_of(settings)
+    store = _opened(settings)
     try:
         encrypt(store, settings.encryption)
         say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
@@ -116,3 +122,19 @@ def restore(
         f"backup {found.backup}: {len(found.topics)} topics with {found.messages:,} messages in "
         f"{found.partitions} partitions are restored; {found.voided:,} of them were leased"
     )
+
+
+def _opened(settings: BrokerSettings) -> JournalStore:
+    """The journals that the settings name: those of the server beside a broker, if it has one."""
+    from dejaqueue.journal.registry import store_of
+
+    if settings.cluster.nodes:
+        from dejaqueue.cluster.embedded import server_of, settings_beside
+
+        server = server_of(settings)
+        assert server is not None
+        settings = settings_beside(settings, server)
+        # Without a copy here: the broker, which may be running, has that directory.
+        journal = settings.journal.model_copy(update={"mirror": ""})
+        settings = settings.model_copy(update={"journal": journal})
+    return store_of(settings)

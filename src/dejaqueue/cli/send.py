@@ -37,10 +37,17 @@ EXIT_ROWS_REFUSED = 3
 @click.argument("file", required=False, type=click.Path(allow_dash=True))
 @click.option("--text", help="One message with this payload; nothing is read.")
 @click.option("--value", metavar="JSON", help="Instead of --text: this value as compact JSON.")
-@click.option("--key", help="With --text or --value: its key, for moving and cancelling it.")
+@click.option(
+    "--file",
+    "payload_file",
+    metavar="PATH",
+    help="Instead of --text: the content of a file, - for standard input, up to 5 GiB.",
+)
+@click.option("--key", help="With --text, --value or --file: its key, to move or cancel it by.")
 @click.option("--due", "due_ms", type=Instant(), help="When: 2026-12-24T18:00:00Z or UTC ms.")
 @click.option("--delay", "delay_ms", type=Span(), help="When, from now: 250ms, 10s, 5m, 2h, 1d.")
 @click.option("--priority", type=click.IntRange(0, 65_535), help="0 is most urgent.")
+@click.option("--tag", "tags", multiple=True, help="A tag; again: each of them.")
 @click.option("--expires", "expires_ms", type=Instant(), help="If not done by then, it is dead.")
 @click.option("--ttl", "ttl_ms", type=Span(), help="It is dead so long after it is due.")
 @click.option(
@@ -67,13 +74,14 @@ def send(
     file: str | None,
     text: str | None,
     value: str | None,
+    payload_file: str | None,
     fields: MessageOptions,
     file_format: str | None,
     names: ColumnOptions,
     as_json: bool,
     url: str,
 ) -> int:
-    """Send messages to TOPIC: --text, or --value, or FILE, or standard input.
+    """Send messages to TOPIC: --text, --value or --file, or FILE, or standard input.
 
     Prints the id of a single message, and how many were sent of many. Ends with status 3 if rows
     were refused because a live message has their key.
@@ -82,11 +90,12 @@ def send(
         raise click.UsageError("give --due or --delay, not both")
     if fields.expires_ms is not None and fields.ttl_ms is not None:
         raise click.UsageError("give --expires or --ttl, not both")
-    if text is not None or value is not None:
-        if [text, value, file].count(None) < 2:
-            raise click.UsageError("give --text, --value or FILE, one of them")
+    if text is not None or value is not None or payload_file is not None:
+        if [text, value, payload_file, file].count(None) < 3:
+            raise click.UsageError("give --text, --value, --file or FILE, one of them")
         content: dict[str, Any] = {"payload": text} if value is None else {"json": _parsed(value)}
-        with connect(url) as client:
+        with ExitStack() as stack:
+            client = _client_and_payload(stack, url, topic, payload_file, content)
             message_id = client.send(
                 topic,
                 **content,
@@ -94,12 +103,15 @@ def send(
                 delay=_length(fields.delay_ms),
                 key=fields.key,
                 priority=fields.priority,
+                tags=fields.tags,
                 expires=fields.expires_ms,
                 ttl=_length(fields.ttl_ms),
             )
         return _print_single(message_id, as_json=as_json)
     if fields.key is not None:
-        raise click.UsageError("--key goes with --text or --value; a file has a --key-column")
+        raise click.UsageError(
+            "--key goes with --text, --value or --file; a table has a --key-column"
+        )
 
     from dejaqueue.cli.sources import Columns, format_of
     from dejaqueue.clock import SystemClock
@@ -118,12 +130,27 @@ def send(
         fields.priority,
         fields.expires_ms,
         fields.ttl_ms,
+        fields.tags,
     )
     chosen = format_of(file, file_format)
     with ExitStack() as stack:
         source = _open(file, stack)
         client = stack.enter_context(connect(url))
         return _send_all(client, topic, source, chosen, columns, now_ms=now_ms, as_json=as_json)
+
+
+def _client_and_payload(
+    stack: ExitStack, url: str, topic: str, file: str | None, content: dict[str, Any]
+) -> Client:
+    """A client; with a file, what is to be sent of it becomes the content."""
+    if file is None:
+        return stack.enter_context(connect(url))
+    from dejaqueue.cli.streaming import opened, upload_file
+
+    source = stack.enter_context(opened(file))
+    client = stack.enter_context(connect(url))
+    content["payload"] = upload_file(client, topic, file, *source)
+    return client
 
 
 def _parsed(value: str) -> Any:

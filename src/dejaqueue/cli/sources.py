@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dejaqueue.cli.json_rows import rows_to_json
 from dejaqueue.errors import BadRequest
-from dejaqueue.schema.messages import SEND
+from dejaqueue.schema.messages import SEND, TAGS
 
 FORMATS = ("lines", "jsonl", "csv", "parquet")
 BLOCK_BYTES = 4 << 20
@@ -38,6 +38,7 @@ class Columns:
         priority: the same for every row, unless there is a column of that name.
         expires_ms: the same instant of death for every row, unless there is a column of that name.
         ttl_ms: instead: each row dies so long after it is due.
+        tags: the same for every row, unless there is a column of that name.
     """
 
     payload: str | None = None
@@ -49,6 +50,7 @@ class Columns:
     priority: int | None = None
     expires_ms: int | None = None
     ttl_ms: int | None = None
+    tags: tuple[str, ...] = ()
 
 
 def format_of(path: str | None, given: str | None) -> str:
@@ -181,6 +183,8 @@ def to_send(table: pa.Table, columns: Columns, now_ms: int) -> pa.Table:
             made[field] = _cast(field, found, SEND.field(field).type)
     if columns.priority is not None and "priority" not in made:
         made["priority"] = pa.array(np.full(table.num_rows, columns.priority, dtype=np.uint16))
+    if columns.tags and "tags" not in made:
+        made["tags"] = pa.array([list(columns.tags)] * table.num_rows, TAGS)
     expires = _expires(table, columns, due, now_ms)
     if expires is not None:
         made["expires"] = expires

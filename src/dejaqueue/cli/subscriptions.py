@@ -12,11 +12,12 @@ from typing import Any, TypeVar, get_type_hints
 import click
 
 from dejaqueue.cli.connection import connect, json_option, url_option
+from dejaqueue.cli.filters import seek_options, tag_options, where_of
 from dejaqueue.cli.output import print_fields, print_rows
-from dejaqueue.cli.times import Place, show_instant
+from dejaqueue.cli.times import Place, Span, show_instant
 from dejaqueue.cli.topic_options import given, option_of
 from dejaqueue.model import Topic
-from dejaqueue.subscriptions import OWN_SETTINGS, Order, Start
+from dejaqueue.subscriptions import OWN_SETTINGS, TAG_SETTINGS, Order, Start
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,9 +35,24 @@ def _own_options(function: Function) -> Function:
     return function
 
 
+ephemeral_option = click.option(
+    "--ephemeral",
+    "ephemeral_ms",
+    type=Span(),
+    help="It ends when nobody has consumed it for so long; 0s = when it is deleted.",
+)
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given."""
+    tags = {name: list(settings.pop(name)) for name in TAG_SETTINGS}
+    return given(settings) | {name: values for name, values in tags.items() if values}
+
+
 @subscription.command(
     epilog="Examples: `dejaq subscription create orders billing` · "
-    "`dejaq subscription create orders audit --order arrival --start live`",
+    "`dejaq subscription create orders audit --order arrival --start live` · "
+    "`dejaq subscription create orders europe --tag eu --tag uk`",
 )
 @click.argument("topic")
 @click.argument("name")
@@ -51,13 +67,15 @@ def _own_options(function: Function) -> Function:
     help="new: with what comes from now on; live: with all that the topic has, too; beginning: "
     "with all that it retains; or a time: with what is from then on in its order.",
 )
+@ephemeral_option
+@tag_options
 @_own_options
 @json_option("Print the subscription as JSON.")
 @url_option
 def create(topic: str, name: str, *, as_json: bool, url: str, **settings: Any) -> None:
     """Give TOPIC a subscription. What is not given is as the topic says."""
     with connect(url) as client:
-        made = client.create_subscription(topic, name, **given(settings))
+        made = client.create_subscription(topic, name, **_given(settings))
         print_fields({"name": name, **made}, as_json=as_json)
 
 
@@ -101,12 +119,14 @@ def _found(client: Any, topic: str, name: str) -> dict[str, Any]:
 @subscription.command(epilog="Example: `dejaq subscription alter orders billing --lease 1m`")
 @click.argument("topic")
 @click.argument("name")
+@ephemeral_option
+@tag_options
 @_own_options
 @json_option("Print the subscription as JSON.")
 @url_option
 def alter(topic: str, name: str, *, as_json: bool, url: str, **settings: Any) -> None:
     """Change settings of a subscription of TOPIC while messages flow."""
-    changes = given(settings)
+    changes = _given(settings)
     if not changes:
         raise click.UsageError("nothing to change: give at least one option")
     with connect(url) as client:
@@ -130,7 +150,8 @@ def delete(topic: str, name: str, *, yes: bool, url: str) -> None:
 
 @subscription.command(
     epilog="Examples: `dejaq subscription seek orders billing --to 2h-ago` · "
-    "`dejaq subscription seek orders audit --to beginning`",
+    "`dejaq subscription seek orders audit --to beginning` · "
+    "`dejaq subscription seek orders billing --to 2h-ago --group acme`",
 )
 @click.argument("topic")
 @click.argument("name")
@@ -141,15 +162,17 @@ def delete(topic: str, name: str, *, yes: bool, url: str) -> None:
     help="beginning, end, or a time: 2h-ago, 2026-12-24T18:00:00Z. In order of arrival it is when "
     "messages came in, else when they are due.",
 )
+@seek_options
 @json_option("Print JSON.")
 @url_option
-def seek(topic: str, name: str, *, to: str | int, as_json: bool, url: str) -> None:
+def seek(topic: str, name: str, *, to: str | int, as_json: bool, url: str, **where: Any) -> None:
     """Have a subscription of TOPIC get what is retained again, from a place on.
 
-    What waits for before that place is passed over; what is leased stays so.
+    What waits for before that place is passed over; what is leased stays so. With a filter
+    (--group, --tag, …) this is about the messages that it selects; all others stay as they are.
     """
     with connect(url) as client:
-        sought = client.seek(topic, name, to=to)  # type: ignore[arg-type]  # the words of Place
+        sought = client.seek(topic, name, to=to, **where_of(where))  # type: ignore[arg-type]  # the words of Place
         print_fields(sought._asdict(), as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""`dejaq top`: what a broker does, live, in a terminal; or a line of JSON for each look.
+"""`dejaq top`: what a broker does, live, in a terminal; or lines of JSON for each look.
 
 Room: cli.
 Holds: the terminal is as it was when this ends, however it ends; a broker that is away is waited
@@ -12,7 +12,8 @@ import select
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,11 +22,12 @@ from dejaqueue.cli import terminal
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_json
 from dejaqueue.cli.times import Span
-from dejaqueue.cli.top_view import ORDERS, Frame, TopicLine, draw
+from dejaqueue.cli.top_view import ORDERS, Frame, TopicLine, draw, late_ms
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
 from dejaqueue.console import problems
 from dejaqueue.console.rows import Pace, pace_of, row_of
-from dejaqueue.errors import Unavailable
+from dejaqueue.errors import DejaQError, Unavailable
+from dejaqueue.topic_names import parse_subscription, subscription_name
 
 if TYPE_CHECKING:
     from dejaqueue import Client
@@ -34,6 +36,8 @@ KEPT = 60
 """Rates of each topic that are drawn as a line."""
 _SETTINGS_LOOKS = 10
 """Settings are asked for in each of so many looks."""
+SUBSCRIPTIONS_MAX = 100
+"""Each subscription is asked for by itself; so many are, in the order of their names."""
 
 
 @click.command(
@@ -42,10 +46,10 @@ _SETTINGS_LOOKS = 10
 @click.option("--interval", "interval_ms", type=Span(), default="2s", show_default=True,
               help="Between two looks.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), help="End after so many looks.")
-@json_option("Print one JSON object for each topic and look, for scripts.")
+@json_option("Print one JSON object for each topic, subscription and look, for scripts.")
 @url_option
 def top(*, interval_ms: int, count: int | None, as_json: bool, url: str) -> None:
-    """Watch a broker: what is wrong, and the topics with most to do.
+    """Watch a broker: what is wrong, and the topics with most to do, with their subscriptions.
 
     Press q to end, b, n, s or l to sort. Without a terminal it prints JSON.
     """
@@ -81,20 +85,49 @@ class Looks:
             return Frame(self._url, at_ms, before.lines, before.found, before.silent, order,
                          said=f"the broker does not answer: {error}")  # fmt: skip
         self._number += 1
-        rows = {name: row_of(numbers) for name, numbers in stats["topics"].items()}
-        paces = {name: pace_of(numbers) for name, numbers in stats["topics"].items()}
+        names = self._subscriptions(stats["topics"])
+        numbers_of = stats["topics"] | self._numbers_of(names[:SUBSCRIPTIONS_MAX])
+        rows = {name: row_of(numbers) for name, numbers in numbers_of.items()}
+        paces = {name: pace_of(numbers) for name, numbers in numbers_of.items()}
         lines = [self._line(name, row, at_ms, paces[name]) for name, row in rows.items()]
         self._before = at_ms, rows
         self._lines = {name: line for name, line in self._lines.items() if name in rows}
-        found = [
+        found = problems.of_quotas(stats.get("refused_lately", []))
+        found += [
             one
             for name, row in rows.items()
-            for one in problems.of_topic(name, row, self._settings.get(name, {}), at_ms,
-                                         paces[name])
+            for one in problems.of_topic(name, row, self._settings_of(name), at_ms, paces[name])
         ]  # fmt: skip
         self._newest = Frame(self._url, at_ms, lines, problems.in_order(found),
-                             tuple(stats["silent"]), order, stats["uptime_ms"])  # fmt: skip
+                             tuple(stats["silent"]), order, stats["uptime_ms"],
+                             unasked=max(0, len(names) - SUBSCRIPTIONS_MAX))  # fmt: skip
         return self._newest
+
+    def _subscriptions(self, topics: Mapping[str, Any]) -> list[str]:
+        """Names of all that these topics have; an older broker says of none that there are any."""
+        return sorted(
+            subscription_name(topic, name)
+            for topic in topics
+            for name in self._settings.get(topic, {}).get("subscriptions") or ()
+        )
+
+    def _numbers_of(self, names: list[str]) -> dict[str, Any]:
+        """Those of these subscriptions; one that has gone, or does not answer, is left out."""
+        found = {}
+        for name in names:
+            with suppress(DejaQError):
+                found[name] = self._client.stats(name).to_dict()
+        return found
+
+    def _settings_of(self, name: str) -> dict[str, Any]:
+        """Of a topic, or of a subscription: its own before its topic's."""
+        topic, subscription = parse_subscription(name)
+        settings = self._settings.get(topic, {})
+        if not subscription:
+            return settings
+        own: dict[str, Any] = (settings.get("subscriptions") or {}).get(subscription, {})
+        kind = {"kind": own["order"]} if "order" in own else {}
+        return settings | own | kind
 
     def _line(self, name: str, row: dict[str, int], at_ms: int, pace: Pace) -> TopicLine:
         """Of the first look, the rates are those that the broker kept."""
@@ -105,7 +138,7 @@ class Looks:
             rates = {key: max(0, row[key] - was[key]) * 1_000 / far_ms for key in rates}
         line = self._lines.setdefault(name, deque(pace.line_out, maxlen=KEPT))
         line.append(rates["acked"])
-        settings = self._settings.get(name, {})
+        settings = self._settings_of(name)
         return TopicLine(
             name, row, str(settings.get("kind", "")), bool(settings.get("paused")),
             rates["enqueued"], rates["acked"], tuple(line), pace.late_us,
@@ -121,6 +154,10 @@ def _print_looks(looks: Looks, interval_ms: int, count: int | None) -> None:
         for one in frame.lines:
             rates = {"enqueued_per_second": one.rate_in, "acked_per_second": one.rate_out}
             late = {"lateness_p99_us": one.late_us}
+            if one.is_subscription:
+                row = one.row
+                late |= {"lag": row["scheduled"] + row["leased"],
+                         "oldest_ms": late_ms(row, frame.at_ms)}  # fmt: skip
             print_json({"at_ms": frame.at_ms, "topic": one.name} | dict(one.row) | rates | late)
         sys.stdout.flush()
         number += 1
@@ -152,7 +189,7 @@ def _draw_looks(looks: Looks, interval_ms: int, count: int | None) -> None:
 @contextmanager
 def _keys() -> Iterator[Any]:
     """A function that waits for a key so long, "" = none came; keys are not shown meanwhile."""
-    if not sys.stdin.isatty():
+    if not sys.stdin.isatty() or find_spec("termios") is None:  # as on Windows
         clock = SteadyClock()
 
         def wait(seconds: float) -> str:

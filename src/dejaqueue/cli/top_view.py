@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dejaqueue.console import problems, words
+from dejaqueue.topic_names import parse_subscription
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,11 +29,12 @@ ORDERS = {"b": "busy", "n": "name", "s": "scheduled", "l": "late"}
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
-    """One topic now.
+    """One topic now, or a subscription of one.
 
     Attributes:
+        name: of the topic, or `topic@subscription`.
         row: its numbers (console/rows.py).
-        kind: of the topic; "" = not known.
+        kind: of the topic, or the order of the subscription; "" = not known.
         paused: it hands out nothing.
         rate_in, rate_out: messages a second, lately.
         line: rates of acks of the last looks, the oldest first.
@@ -48,6 +50,11 @@ class TopicLine:
     line: Sequence[float] = ()
     late_us: int = -1
 
+    @property
+    def is_subscription(self) -> bool:
+        """True for what is a part of the topic above it."""
+        return "@" in self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -56,10 +63,11 @@ class Frame:
     Attributes:
         url: of the broker.
         at_ms: by the clock here, UTC.
-        lines: the topics.
+        lines: the topics and their subscriptions.
         found: what is wrong, the worst first.
         silent: nodes that did not answer.
         order: a value of ORDERS.
+        unasked: how many more subscriptions there are, too many to ask for.
     """
 
     url: str
@@ -70,17 +78,24 @@ class Frame:
     order: str = "busy"
     uptime_ms: int = 0
     said: str = field(default="")
+    unasked: int = 0
 
 
 def in_order(frame: Frame) -> list[TopicLine]:
-    """The lines as they are asked for."""
+    """The lines as they are asked for: topics, each with its subscriptions behind it."""
     keys: dict[str, Any] = {
         "busy": lambda one: (-one.rate_out - one.rate_in, -one.row["ready"] - one.row["leased"]),
         "name": lambda one: (),
         "scheduled": lambda one: (-one.row["scheduled"],),
         "late": lambda one: (-late_ms(one.row, frame.at_ms),),
     }
-    return sorted(frame.lines, key=lambda one: (keys[frame.order](one), one.name))
+    ordered = sorted(frame.lines, key=lambda one: (keys[frame.order](one), one.name))
+    parts: dict[str, list[TopicLine]] = {}
+    for one in ordered:
+        if one.is_subscription:
+            parts.setdefault(parse_subscription(one.name)[0], []).append(one)
+    topics = [one for one in ordered if not one.is_subscription]
+    return [line for one in topics for line in (one, *parts.get(one.name, ()))]
 
 
 def late_ms(row: Mapping[str, int], at_ms: int) -> int:
@@ -135,11 +150,12 @@ def draw(frame: Frame, columns: int, rows: int) -> RenderableType:
         text.no_wrap = True
         return text
 
-    totals = {name: sum(one.row[name] for one in frame.lines)
+    topics = [one for one in frame.lines if not one.is_subscription]
+    totals = {name: sum(one.row[name] for one in topics)
               for name in ("scheduled", "ready", "leased")}  # fmt: skip
     head = Text.assemble(
         ("dejaq top ", "bold"), f"{frame.url} ", (words.absolute(frame.at_ms)[11:19], "dim"),
-        f" · {len(frame.lines)} topics · {short_count(totals['scheduled'])} scheduled · ",
+        f" · {len(topics)} topics · {short_count(totals['scheduled'])} scheduled · ",
         (f"{short_count(totals['ready'])} ready", "yellow" if totals["ready"] else ""),
         " · ", f"{short_count(totals['leased'])} leased",
     )  # fmt: skip
@@ -162,7 +178,9 @@ def draw(frame: Frame, columns: int, rows: int) -> RenderableType:
     lines = in_order(frame)
     table = _table(lines[: max(0, room)], frame.at_ms, columns)
     left = len(lines) - max(0, room)
-    foot = Text(f"q:quit {keys}" + (f" · {left} more" if left > 0 else ""), "dim")
+    more = f" · {left} more" if left > 0 else ""
+    more += f" · {frame.unasked} subscriptions not asked for" if frame.unasked else ""
+    foot = Text(f"q:quit {keys}{more}", "dim")
     return Group(*parts, table, cut(foot))
 
 
@@ -194,8 +212,9 @@ def _table(lines: Sequence[TopicLine], at_ms: int, columns: int) -> RenderableTy
         late = late_ms(row, at_ms)
         far_ms = row["next_due_ms"] - at_ms
         due = "-" if row["next_due_ms"] < 0 else "now" if far_ms <= 0 else length(far_ms)
+        name = f"  @{one.name.partition('@')[2]}" if one.is_subscription else one.name
         cells = [
-            Text(one.name + (" (paused)" if one.paused else ""), "yellow" if one.paused else ""),
+            Text(name + (" (paused)" if one.paused else ""), "yellow" if one.paused else ""),
             Text(short_count(one.rate_in)), Text(short_count(one.rate_out)),
             Text(number(row["scheduled"]), "cyan" if row["scheduled"] else "dim"),
             Text(number(row["ready"]), "yellow" if row["ready"] else "dim"),

@@ -135,7 +135,7 @@ def resume(name: str, *, url: str) -> None:
 @json_option("Print one JSON object a line.")
 @url_option
 def assignments(name: str, *, as_json: bool, url: str) -> None:
-    """Show which consumer has which partition."""
+    """Show which consumer has which partition of a topic, or of a TOPIC@SUBSCRIPTION."""
     with connect(url) as client:
         found = client.assignments(name)
         rows = [*found["partitions"]]

@@ -12,11 +12,13 @@ from dejaqueue.client._aio.consumer import (
     AsyncMessageBatch,
 )
 from dejaqueue.client._aio.cron import AsyncCron
+from dejaqueue.client._aio.payload import AsyncPayload
 from dejaqueue.client._aio.producer import AsyncProducer
 from dejaqueue.client._aio.transaction import AsyncTransaction
 from dejaqueue.client._sync.client import Client
 from dejaqueue.client._sync.consumer import BatchConsumer, Consumer, Message, MessageBatch
 from dejaqueue.client._sync.cron import Cron
+from dejaqueue.client._sync.payload import Payload
 from dejaqueue.client._sync.producer import Producer
 from dejaqueue.client._sync.transaction import Transaction
 from dejaqueue.client.browsing import DueHistogram, Where
@@ -38,6 +40,7 @@ __all__ = [
     "AsyncCron",
     "AsyncMessage",
     "AsyncMessageBatch",
+    "AsyncPayload",
     "AsyncProducer",
     "AsyncTransaction",
     "BatchConsumer",
@@ -56,6 +59,7 @@ __all__ = [
     "MessageHistory",
     "MessageView",
     "PartitionStats",
+    "Payload",
     "Producer",
     "SendResult",
     "Sent",

@@ -9,6 +9,7 @@ See: _aio/browse.py for the calls; docs/guides/browsing.md.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,15 +24,19 @@ from dejaqueue import limits
 from dejaqueue.client.changes import shift_ms_of
 from dejaqueue.client.sending.inputs import delay_ms_of, due_ms_of, int64s_of, texts_of
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import check_topic_name, subscription_name
 from dejaqueue.schema import messages
 from dejaqueue.subscriptions import check_subscription_name
+from dejaqueue.topic_names import check_served_name, check_topic_name, subscription_name
 
 NEXT = b"next"
 """Where the metadata of a page says how to go on."""
 
 
 STATES = ("scheduled", "ready", "leased", "dead", "staged", "staged_ack")
+
+
+EPHEMERAL_MS = 60_000
+"""How long an ephemeral subscription stays without consumers, if nobody says."""
 
 
 class Where(TypedDict, total=False):
@@ -102,7 +107,7 @@ class Caller(Protocol):
 
 def check_where(topic: str, where: dict[str, Any]) -> dict[str, Any]:
     """The fields of a request about these messages. Raises BadRequest."""
-    fields: dict[str, Any] = {"topic": check_topic_name(topic)}
+    fields: dict[str, Any] = {"topic": check_served_name(topic)}
     known = Where.__annotations__
     for name, value in where.items():
         if name not in known:
@@ -173,6 +178,7 @@ def check_change(
     set_priority: int | None,
     set_group: str | None,
     where: dict[str, Any],
+    window: tuple[datetime | int, datetime | int] | None = None,
 ) -> dict[str, Any]:
     """The body of a move by filter. Raises BadRequest."""
     fields = check_where(topic, where)
@@ -180,6 +186,8 @@ def check_change(
         fields["due"] = due_ms_of(due)
     if by is not None:
         fields["by_ms"] = shift_ms_of(by)
+    if window is not None:
+        fields["window_from"], fields["window_to"] = map(due_ms_of, window)
     changes = {"set_priority": set_priority, "set_group": set_group}
     return fields | {name: value for name, value in changes.items() if value is not None}
 
@@ -223,7 +231,7 @@ def _parts(ticket: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def counts(caller: Caller, topic: str, by: str, limit: int) -> dict[str, int]:
     """Names and counts, most first."""
-    check_topic_name(topic)
+    check_served_name(topic)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise BadRequest("limit", "a whole number from 1", limit)
     count_of: dict[str, int] = {}
@@ -274,16 +282,19 @@ class SeekResult(NamedTuple):
     passed: int
 
 
-def check_seek(topic: str, subscription: str, to: object) -> dict[str, Any]:
+def check_seek(topic: str, subscription: str, to: object, where: dict[str, Any]) -> dict[str, Any]:
     """The body of a seek. Raises BadRequest."""
-    check_topic_name(topic)
+    fields = check_where(check_topic_name(topic), where)
+    if "state" in fields:
+        limit = "not said: a seek is about what is done and what waits"
+        raise BadRequest("state", limit, where["state"])
     if subscription:
         check_subscription_name(subscription)
     if to not in ("beginning", "end"):
         if not isinstance(to, datetime | int) or isinstance(to, bool):
             raise BadRequest("to", "beginning, end, a datetime, or UTC milliseconds", to)
         to = due_ms_of(to)
-    return {"topic": subscription_name(topic, subscription), "to": to}
+    return fields | {"topic": subscription_name(topic, subscription), "to": to}
 
 
 def begun_at(settings: dict[str, Any]) -> dict[str, Any]:
@@ -291,6 +302,26 @@ def begun_at(settings: dict[str, Any]) -> dict[str, Any]:
     if isinstance(settings.get("start"), datetime):
         settings["start"] = due_ms_of(settings["start"])
     return settings
+
+
+def ephemeral_name() -> str:
+    """A name for a subscription that nobody else has."""
+    return f"ephemeral-{secrets.token_hex(8)}"
+
+
+def check_subscribe(topic: str, subscription: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The body that makes an ephemeral subscription. Raises BadRequest."""
+    check_topic_name(topic)
+    check_subscription_name(subscription)
+    own = begun_at({"ephemeral_ms": EPHEMERAL_MS} | settings)
+    if not own["ephemeral_ms"]:
+        raise BadRequest("ephemeral_ms", "how long it outlives its consumers", 0)
+    return {"name": topic, "subscriptions": {subscription: own}}
+
+
+def subscribe(caller: Caller, body: dict[str, Any]) -> None:
+    """Make a subscription."""
+    caller.action("alter_topic", body).result()
 
 
 def seek(caller: Caller, body: dict[str, Any]) -> SeekResult:

@@ -33,6 +33,7 @@ from dejaqueue.client.sending.gather import VARIANTS, Gather
 from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
 from dejaqueue.client.sending.sent import result_of
 from dejaqueue.client.shards.consuming import TopicCore
+from dejaqueue.client.streamed import PartCalls
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, Unavailable
@@ -277,6 +278,11 @@ class ClientCore:
     def call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """Make a call that may be repeated, for as long as retries last. Blocks."""
         return self._patiently(lambda: self.transport.action(action, body).result())
+
+    @property
+    def part_calls(self) -> PartCalls:
+        """Calls of payloads that are streamed."""
+        return PartCalls(self.transport, self.clock, self.retry_ms_max)
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
         until_us, failures = self.clock.now_us() + self.retry_ms_max * 1000, 0

@@ -501,10 +501,16 @@ class FlightTransport:
             raise Unavailable("the client is closed") from None
 
     def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """One call and its JSON answer."""
+        """One call and its JSON answer; `content` of its body goes as bytes behind the JSON."""
+        content = body.get("content")
 
         def call() -> dict[str, Any]:
-            action = flight.Action(name, json.dumps(body).encode())
+            if content is None:
+                sent = json.dumps(body).encode()
+            else:
+                values = {key: value for key, value in body.items() if key != "content"}
+                sent = b"".join((json.dumps(values).encode(), b"\n", content))
+            action = flight.Action(name, sent)
             results = list(self._writes.do_action(action, self._call_options))
             answer = json.loads(results[0].body.to_pybytes()) if results else {}
             if not isinstance(answer, dict):

@@ -89,10 +89,10 @@ class LaneConsumeChannel(Replies):
 
     def _read(self) -> None:
         error: DejaQError | None = how_it_ended(self._hear)
-        closed = self.closing
         self._connection.shut()  # first: a thread that cannot write holds the mutex
         self.ended(error)
-        with self.mutex:  # nobody writes any more
+        with self.mutex:  # nobody writes any more; the broker may answer `close` before it returns
+            closed = self.closing
             self._connection.close()
         self._on_end(None if closed else error)
 

@@ -19,9 +19,9 @@ from dejaqueue.client.browsing import NEXT, Caller
 from dejaqueue.client.results import Redriven
 from dejaqueue.client.sending.inputs import int64s_of
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import check_topic_name
 from dejaqueue.schema import messages
 from dejaqueue.schema.dead_letters import REASON, header_value
+from dejaqueue.topic_names import check_topic_name
 
 PAGE_IDS = 2_000
 """Ids named in one call."""
@@ -61,7 +61,7 @@ def find(caller: Caller, choice: dict[str, Any], limit: int) -> pa.Table:
         if following is None:
             break
         after = json.loads(following)
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def move(

@@ -12,8 +12,8 @@ from typing import Any
 
 from dejaqueue.client.browsing import Caller
 from dejaqueue.client.sending.inputs import int64s_of
-from dejaqueue.model import check_topic_name
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
+from dejaqueue.topic_names import check_topic_name
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 

@@ -27,7 +27,8 @@ class MessageView:
             dead-letter topic), `staged` or `staged_ack` (in an undecided transaction).
         due_ms: when it is due, UTC milliseconds; of a leased one when its lease ends.
         attempts: deliveries so far.
-        payload: None = the caller may see messages, and not what they carry.
+        payload: None = the caller may see messages, and not what they carry; or it cannot be read.
+        unread: why its payload cannot be read now; "" = nothing is wrong with it.
         consumer: of a leased one: the name of the consumer that has it; None if it is not known.
     """
 
@@ -42,6 +43,7 @@ class MessageView:
     headers: tuple[tuple[str, str], ...] = ()
     payload: bytes | None = None
     consumer: str | None = None
+    unread: str = ""
 
     @property
     def due(self) -> datetime:
@@ -51,7 +53,8 @@ class MessageView:
     def json(self) -> Any:
         """The value that its payload says as JSON. Raises BadRequest, which names its id."""
         if self.payload is None:
-            raise BadRequest(f"payload of message {self.id}", "one that the caller may read", None)
+            limit = self.unread or "one that the caller may read"
+            raise BadRequest(f"payload of message {self.id}", limit, None)
         return json_in(self.payload, self.id)
 
 
@@ -69,4 +72,5 @@ def view_of(row: dict[str, Any]) -> MessageView:
         headers=tuple(row["headers"] or ()),
         payload=row.get("payload"),
         consumer=row.get("consumer"),
+        unread=row.get("unread") or "",
     )

@@ -27,7 +27,8 @@ from dejaqueue.client.shards.writing import ShardedWriteChannel
 from dejaqueue.client.transport import ConsumeChannel, Delivery, RowChannel, WriteChannel
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
-from dejaqueue.model import Topic, parse_subscription, shard_name, topic_of
+from dejaqueue.model import Topic
+from dejaqueue.topic_names import parse_subscription, shard_name, topic_of
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Pong, Reply
 

@@ -166,11 +166,19 @@ class PartitionStats(_Counts):
         ahead_ms: how far its time is ahead of the broker's clock, so that it stands still;
             milliseconds.
         set_by_ms: by how much its time was too far when it was put right last, milliseconds.
+        overdue_ms: for how long the message has been due that waits first; 0 = none is due.
+        lateness_max_us: the most that a delivery of the last five minutes was late, microseconds;
+            -1 = there was none.
+        credit: how many messages its consumers can take more: all of the topic, or of an exclusive
+            one its own.
     """
 
     position: int = 0
     ahead_ms: int = 0
     set_by_ms: int = 0
+    overdue_ms: int = 0
+    lateness_max_us: int = -1
+    credit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +225,27 @@ class TopicStats(_Counts):
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaRefusals(_Figures):
+    """What a principal was refused by one of its quotas in the last five minutes.
+
+    Attributes:
+        principal: the name of its API key, or its address.
+        quota: a setting of the group `quotas`.
+        limit: what it was.
+        count: how often.
+        last_ms: when last, UTC milliseconds.
+        node: the broker that refused; "" = the one that was asked, which is alone.
+    """
+
+    principal: str = ""
+    quota: str = ""
+    limit: int = 0
+    count: int = 0
+    last_ms: int = 0
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerStats(_Figures):
     """A broker; of a cluster all topics, whoever serves them.
 
@@ -224,20 +253,29 @@ class BrokerStats(_Figures):
         uptime_ms: since the broker that was asked started, milliseconds.
         topics: the numbers of each topic, by name.
         silent: nodes of the cluster that did not answer in time.
+        refused_lately: who was refused what by a quota; told to whoever may look at the broker.
     """
 
     uptime_ms: int = 0
     topics: Mapping[str, TopicStats] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
+    refused_lately: tuple[QuotaRefusals, ...] = ()
 
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> Self:
         """Those of the broker's answer that are known here."""
         told = answer.get("topics", {})
         topics = {name: TopicStats.from_answer(numbers) for name, numbers in told.items()}
-        return cls(answer.get("uptime_ms", 0), topics, tuple(answer.get("silent", ())))
+        refused = tuple(map(QuotaRefusals.from_answer, answer.get("refused_lately", ())))
+        silent = tuple(answer.get("silent", ()))
+        return cls(answer.get("uptime_ms", 0), topics, silent, refused)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as values of JSON."""
         topics = {name: numbers.to_dict() for name, numbers in self.topics.items()}
-        return {"uptime_ms": self.uptime_ms, "topics": topics, "silent": list(self.silent)}
+        return {
+            "uptime_ms": self.uptime_ms,
+            "refused_lately": [one.to_dict() for one in self.refused_lately],
+            "topics": topics,
+            "silent": list(self.silent),
+        }

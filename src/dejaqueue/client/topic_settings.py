@@ -26,8 +26,11 @@ class LiveSettings(TypedDict, total=False):
     max_backlog_bytes: int
     producer_rate_max: int
     retention_ms: int
+    retention_bytes: int
+    retention_keys: bool
     weights: dict[str, int]
     group_in_flight_max: int
+    group_runs: bool
     max_attempts: int
     dead_letter: str
     backoff_ms: int
@@ -58,10 +61,15 @@ class SubscriptionSettings(TypedDict, total=False):
 
     order: Literal["due", "priority", "groups", "arrival"]
     start: Literal["new", "live", "beginning"] | datetime | int
+    ephemeral_ms: int
+    tags_any: list[str]
+    tags_all: list[str]
+    tags_none: list[str]
     lease_ms: int
     lease_ahead_ms: int
     weights: dict[str, int]
     group_in_flight_max: int
+    group_runs: bool
     max_attempts: int
     dead_letter: str
     backoff_ms: int

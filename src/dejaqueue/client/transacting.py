@@ -25,8 +25,9 @@ from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of
 from dejaqueue.client.sending.sent import result_of
 from dejaqueue.errors import BadRequest, DejaQError, Refused
-from dejaqueue.model import RowStatus, check_topic_name, parse_subscription, topic_of
+from dejaqueue.model import RowStatus
 from dejaqueue.schema import messages as schemas
+from dejaqueue.topic_names import check_topic_name, parse_subscription, topic_of
 from dejaqueue.wire.frames import Reply
 
 Received = MessageFields | BatchFields

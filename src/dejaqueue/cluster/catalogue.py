@@ -22,7 +22,7 @@ from dejaqueue.broker.topic.given_ids import TopicReport, left_by
 from dejaqueue.broker.topic.journal_catalogue import JournalCatalogue
 from dejaqueue.catalogue.changes import Change, ClosedTopic, DeletedTopic, DeletingTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog, Plan
-from dejaqueue.catalogue.state import TopicRow
+from dejaqueue.catalogue.state import CatalogueState, TopicRow
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
@@ -112,6 +112,11 @@ class ClusterCatalogue(JournalCatalogue):
         """Topics whose slot matters: those that are being deleted are let go by owners."""
         state = self._log.state
         return ChainMap(state.rows, state.leaving)
+
+    def state(self) -> CatalogueState:
+        """A copy of all of it, as of now. Raises JournalDamaged, Unavailable."""
+        self.read()
+        return super().state()
 
     def rows(self) -> list[TopicRow]:
         """Every topic that is there."""

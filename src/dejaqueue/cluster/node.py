@@ -29,6 +29,7 @@ from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.backup_turns import BackupTurns
 from dejaqueue.cluster.care import Care
 from dejaqueue.cluster.catalogue import KEY as CATALOGUE
 from dejaqueue.cluster.catalogue import ClusterCatalogue
@@ -309,6 +310,7 @@ class Node:
     def start(self, broker: Broker, url: str, http_url: str) -> None:
         """Join, and serve what falls to this broker. Raises Locked, Unavailable."""
         self._broker = broker
+        broker.backups.turns = BackupTurns(self.name, self.coordinator, self._clock)
         if isinstance(broker.store, RecordJournalStore):
             broker.store.is_short = lambda: bool(self.disks.short)
         self._member = replace(self._member, url=url, http_url=http_url)
@@ -344,7 +346,7 @@ class Node:
         self._settled_us = self._clock.now_us() + min(self._lease_ms * 500, SETTLE_US)
         self._membership = membership
         self.on_join(membership.key, self._member.session)
-        log.info("node %s has joined the cluster at %s", self.name, self.coordinator.summary)
+        log.info("node %s has joined; %s keeps the facts", self.name, self.coordinator.summary)
         if self._checker is not None:
             self._checker.join()
         self._checker = self._where.start("dejaq-check", self._check_once, daemon=True)
@@ -366,6 +368,7 @@ class Node:
         for watch in self._watches:
             watch.close()
         self._hand_overs.close()
+        self._keys.keep_uses()
         try:
             if membership is not None and membership.is_valid():
                 self.clocks.forget()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from dejaqueue.cluster.members import Member
 from dejaqueue.cluster.placement import PlacedTopic, dealt, slot_of
 from dejaqueue.coordinator.interface import Fact
-from dejaqueue.model import parse_shard, topic_of
+from dejaqueue.topic_names import parse_shard, topic_of
 
 PREFIX = "owners/"
 COMPLETE = "planned/complete"

@@ -15,7 +15,8 @@ from typing import Protocol
 
 import xxhash
 
-from dejaqueue.model import DEAD_ENDING, Topic, parse_shard
+from dejaqueue.model import DEAD_ENDING, Topic
+from dejaqueue.topic_names import parse_shard
 
 
 class PlacedTopic(Protocol):

@@ -1,6 +1,7 @@
 """The API keys that all brokers of a cluster have: a fact of the coordinator, and its freshness.
 
-    fact documents/keys    the document of access/key_set.py, sealed if the cluster has a secret
+    fact documents/keys        the document of access/key_set.py, sealed if the cluster has a secret
+    fact documents/key-uses    that of access/key_uses.py, to which each broker adds in minutes
 
 Room: cluster. Any thread may call.
 Holds: of two brokers that change the keys at once one wins, and the other tries again on what it
@@ -75,6 +76,11 @@ class SharedKeys:
             began_us = self._clock.now_us()
             self._ring.refresh()
             self._confirm(began_us)
+
+    def keep_uses(self) -> None:
+        """Store when keys were used at this broker: it leaves. Raises nothing."""
+        if self._ring is not None:
+            self._ring.keep_uses()
 
     def _confirm(self, began_us: int) -> None:
         self._confirmed_until_us = max(self._confirmed_until_us, began_us + self._lease_ms * 800)

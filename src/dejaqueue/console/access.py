@@ -15,6 +15,8 @@ from starlette.responses import Response
 from dejaqueue.console.pages import redirect
 from dejaqueue.console.visit import Visit
 
+_DAY_MS = 86_400_000
+
 
 async def show_access(visit: Visit) -> Response:
     """Every key that was not revoked."""
@@ -25,6 +27,9 @@ async def create_key(visit: Visit) -> Response:
     """Make a key, and show its text."""
     grants = [line.strip() for line in visit.form.get("grants", "").splitlines() if line.strip()]
     body: dict[str, Any] = {"name": visit.form.get("name", "").strip(), "grants": grants}
+    days = visit.whole("days", 0)
+    if days:
+        body["ends_ms"] = visit.now_ms + days * _DAY_MS
     made = await visit.api.call("POST", "/v1/keys", body=body)
     if visit.session.key is None:  # it is the first one: from now on this viewer needs one, too
         return visit.page("key", {"api_key": made.get("api_key", "")})

@@ -9,20 +9,15 @@ See: works.py, which runs the pieces; docs/reference/semantics.md, rule 9.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from dejaqueue import limits
 from dejaqueue.console.api import Api, ApiError, topic_path
 from dejaqueue.console.visit import Visit
 from dejaqueue.console.works import Work
 
 TYPED_FROM = 1_000
-SPREAD_MAX = 1_000_000
-"""Messages of one spread: their ids are kept meanwhile, 8 MB."""
-_BY_NAME_MAX = 5_000
 FILTERS = ("state", "group", "tags_any", "tags_all", "tags_none", "due_from", "due_to")
 _LISTS = ("tags_any", "tags_all", "tags_none")
 
@@ -91,8 +86,6 @@ async def begin(visit: Visit, choice: Choice, shown: int, typed: str) -> Work:
     """Have it done. Raises ApiError: not confirmed, not allowed, or too many."""
     count = await count_of(visit.api, choice.topic, choice.where)
     check_confirmed(count, shown, typed)
-    if choice.verb == "spread" and count > SPREAD_MAX:
-        raise ApiError(413, f"a spread of at most {SPREAD_MAX:,} messages, got: {count:,}")
     titles = {
         "cancel": f"Cancel messages of {choice.topic}",
         "shift": f"Move messages of {choice.topic}",
@@ -102,16 +95,15 @@ async def begin(visit: Visit, choice: Choice, shown: int, typed: str) -> Work:
         titles[choice.verb], visit.session.name, visit.peer, f"console {choice.verb}",
         choice.topic, count,
     )  # fmt: skip
-    pieces = (
-        _spread(visit.api, choice) if choice.verb == "spread" else _by_filter(visit.api, choice)
-    )
-    return visit.works.begin(work, pieces)
+    return visit.works.begin(work, _by_filter(visit.api, choice))
 
 
 async def _by_filter(api: Api, choice: Choice) -> AsyncIterator[int]:
     body: dict[str, Any] = {"where": choice.where}
     if choice.verb == "shift":
         body["by_ms"] = choice.by_ms
+    elif choice.verb == "spread":
+        body |= {"window_from": choice.to_from_ms, "window_to": choice.to_end_ms}
     path = topic_path(choice.topic, "cancel" if choice.verb == "cancel" else "move")
     while True:
         answer = await api.post(path, body)
@@ -119,30 +111,3 @@ async def _by_filter(api: Api, choice: Choice) -> AsyncIterator[int]:
         if answer["next"] is None:
             return
         body["after"] = answer["next"]
-
-
-async def _spread(api: Api, choice: Choice) -> AsyncIterator[int]:
-    """Give each its own due time, in the order in which they are due now.
-
-    All ids are read first: what was moved on into what is still to be read would be moved twice.
-    """
-    ids = array("q")
-    query = dict(
-        choice.where, limit=limits.PEEK_ROWS_MAX, state=choice.where.get("state", "scheduled")
-    )
-    after: str | None = None
-    while True:
-        page = await api.get(topic_path(choice.topic, "messages"), **query, after=after)
-        ids.extend(int(message["id"]) for message in page["messages"])
-        after = page["next"]
-        if after is None or len(ids) > SPREAD_MAX:
-            break
-    wide_ms, count = choice.to_end_ms - choice.to_from_ms, len(ids)
-    for first in range(0, count, _BY_NAME_MAX):
-        part = ids[first : first + _BY_NAME_MAX]
-        rows = [
-            {"id": str(one), "due": choice.to_from_ms + wide_ms * (first + at) // count}
-            for at, one in enumerate(part)
-        ]
-        answer = await api.post(topic_path(choice.topic, "move"), {"messages": rows})
-        yield sum(row["status"] == "OK" for row in answer["messages"])

@@ -89,7 +89,6 @@ async def show_selection(visit: Visit) -> Response:
         "where": where,
         "link": quote(topic, safe=""),
         "may_manage": session.may("manage", topic),
-        "may_spread": session.may("manage", topic) and session.may("produce", topic),
         "typed_from": changes.TYPED_FROM,
         "is_truncated": False,
     }

@@ -86,25 +86,29 @@ async def show_message(visit: Visit) -> Response:
 async def _life(visit: Visit, topic: str, message_id: str) -> dict[str, Any] | None:
     """What happened to a message, as far as one page has room; None = it is not for this viewer.
 
-    Subscriptions have no history of their own.
+    `failure` is why it could not be told, or not all of it; `whole_topic` is where that of a
+    subscription's message is told. Raises ApiError: 404.
     """
-    if not visit.session.may_look(topic) or "@" in topic:
+    if not visit.session.may_look(topic):
         return None
-    path = topic_path(topic, "messages", message_id, "history")
+    life: dict[str, Any] = {"history": True, "changes": [], "gaps": [], "silent": [], "next": None}
+    said = {"whole_topic": "", "failure": ""}
+    if "@" in topic:  # history is of the topic, and the API refuses the name of a subscription
+        return life | said | {"whole_topic": topic.partition("@")[0]}
+    path, after = topic_path(topic, "messages", message_id, "history"), visit.fields.get("after")
     try:
-        life: dict[str, Any] = await visit.api.get(path, after=visit.fields.get("after"))
-        for _ in range(LOOKS_MAX):
-            if life["next"] is None or len(life["changes"]) >= CHANGES_MAX:
-                break
-            more = await visit.api.get(path, after=life["next"])
+        for _ in range(LOOKS_MAX + 1):
+            more = await visit.api.get(path, after=after)
             more["changes"] = life["changes"] + more["changes"]
             more["gaps"] = life["gaps"] + [gap for gap in more["gaps"] if gap not in life["gaps"]]
-            life = more
+            life, after = more, more["next"]
+            if after is None or len(life["changes"]) >= CHANGES_MAX:
+                break
     except ApiError as error:
         if error.status == 404:
             raise
-        return None
-    return life
+        return life | said | {"failure": error.detail}
+    return life | said
 
 
 async def _live_values(visit: Visit, topic: str, message: dict[str, Any]) -> dict[str, Any]:
@@ -114,6 +118,8 @@ async def _live_values(visit: Visit, topic: str, message: dict[str, Any]) -> dic
     if visit.session.may_look(topic):
         stats = await visit.api.get(topic_path(topic, "stats"))
         most = min(int(settings["group_in_flight_max"]), limits.PEEK_ROWS_MAX)
+        if settings.get("group_runs"):
+            most = most or limits.PEEK_ROWS_MAX
         if most and message.get("group"):
             query = {"state": "leased", "group": message["group"], "limit": most}
             page = await visit.api.get(topic_path(topic, "messages"), **query)
@@ -121,6 +127,7 @@ async def _live_values(visit: Visit, topic: str, message: dict[str, Any]) -> dic
     return {
         "reason": reason(message, settings, stats, visit.now_ms),
         "payload": payload_forms(message),
+        "unread": message.get("unread", ""),
         "headers": message.get("headers", {}),
         "may_produce": visit.session.may("produce", topic),
         "done": visit.fields.get("done", "") == "sent",
@@ -218,7 +225,7 @@ def payload_forms(message: dict[str, Any]) -> dict[str, Any] | None:
 def _row(message: dict[str, Any]) -> dict[str, Any]:
     text = message.get("payload")
     if text is None:
-        short = "(bytes)" if "payload_base64" in message else ""
+        short = "(bytes)" if "payload_base64" in message else message.get("unread", "")
     else:
         short = text[:_SHOWN_CHARS] + ("…" if len(text) > _SHOWN_CHARS else "")
     return {

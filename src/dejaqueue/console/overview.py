@@ -19,6 +19,8 @@ from dejaqueue.console.watches import Live, Part
 
 ROWS_MAX = 200
 """Topics of one page, those with most to do; a filter finds the others."""
+REFUSALS_MAX = 20
+"""Principals and quotas that are named, those most often refused."""
 _SHOWN = ("scheduled", "ready", "leased", "next_due_ms", "dead", "consumers")
 _FAIR_TOPICS_MAX = 5
 _PARTITIONS_MAX = 4
@@ -38,6 +40,7 @@ async def look(visit: Visit) -> Live:
     sample = await numbers_of(visit, settings)
     found = problems.of_broker(await _readiness(visit))
     found += problems.of_cluster(sample.nodes, sample.silent)
+    found += problems.of_quotas(sample.refusals[:REFUSALS_MAX])
     rows = []
     found += await _starving(visit, sample, settings)
     wanted = visit.fields.get("q", "").lower()
@@ -96,16 +99,24 @@ async def _starving(
     busy.sort(key=lambda name: (-sample.topics[name]["ready"], name))
     found: list[problems.Problem] = []
     for name in busy[:_FAIR_TOPICS_MAX]:
-        oldest: list[dict[str, Any]] = []
-        for number in range(min(int(settings[name]["partitions"]), _PARTITIONS_MAX)):
-            query = {"state": "ready", "limit": 1, "partition": number}
-            try:
-                page = await visit.api.get(topic_path(name, "messages"), **query)
-            except ApiError:
-                break  # it was deleted just now, or its broker is away, which is told elsewhere
-            oldest += page["messages"]
-        found += problems.of_groups(name, oldest, sample.at_ms, sample.paces[name])
+        pace = sample.paces[name]
+        found += await starving_in(visit, name, settings[name], sample.at_ms, pace)
     return found
+
+
+async def starving_in(
+    visit: Visit, name: str, settings: dict[str, Any], at_ms: int, pace: Pace
+) -> list[problems.Problem]:
+    """Groups of one fair topic that wait while others are served. Cost: some looks at one row."""
+    oldest: list[dict[str, Any]] = []
+    for number in range(min(int(settings["partitions"]), _PARTITIONS_MAX)):
+        query = {"state": "ready", "limit": 1, "partition": number}
+        try:
+            page = await visit.api.get(topic_path(name, "messages"), **query)
+        except ApiError:
+            break  # it was deleted just now, or its broker is away, which is told elsewhere
+        oldest += page["messages"]
+    return problems.of_groups(name, oldest, at_ms, pace)
 
 
 async def _readiness(visit: Visit) -> dict[str, Any]:

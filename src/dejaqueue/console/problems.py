@@ -85,6 +85,26 @@ def of_cluster(nodes: Iterable[Mapping[str, Any]], silent: Iterable[str]) -> lis
     return found
 
 
+def of_quotas(refusals: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    """Who was refused what in the last minutes, by the quotas of the settings.
+
+    Args:
+        refusals: as the API tells of them, `refused_lately`.
+    """
+    found = []
+    for one in refusals:
+        quota, count = one["quota"], int(one["count"])
+        times = "once" if count == 1 else f"{words.count(count)} times"
+        at = f" at the broker {one['node']}" if one.get("node") else ""
+        found.append(Problem(
+            2,
+            f"{one['principal']} was refused {times} in five minutes{at} by its quota {quota}, "
+            f"{words.count(one['limit'])}",
+            f"Have it ask for less, or give it more: quotas.percents, or quotas.{quota}.",
+        ))  # fmt: skip
+    return found
+
+
 def of_topic(
     name: str,
     row: Mapping[str, int],

@@ -60,6 +60,11 @@ def _why_ready(
         return f"{since}; nobody consumes this topic."
     most, group = int(settings.get("group_in_flight_max") or 0), message.get("group")
     in_flight = int(stats.get("group_leased", 0))
+    if settings.get("group_runs") and in_flight:
+        return (
+            f"{since}; its group {group} has a run of {words.count(in_flight)} in flight: more "
+            "comes when all of them are settled."
+        )
     if most and in_flight >= most:
         return (
             f"{since}; its group {group} is at its cap: it may have {words.count(most)} messages "

@@ -32,6 +32,7 @@ class Sample:
         paces: how fast each is, by name.
         silent: nodes of the cluster that did not answer.
         nodes: the brokers of the cluster, as the API tells of them; none of one that is alone.
+        refusals: by quotas, in the last minutes, as the API tells of them.
     """
 
     at_ms: int
@@ -39,6 +40,7 @@ class Sample:
     paces: dict[str, Pace] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
     nodes: tuple[dict[str, Any], ...] = ()
+    refusals: tuple[dict[str, Any], ...] = ()
 
 
 def sample_of(at_ms: int, topics: dict[str, Any]) -> Sample:
@@ -74,6 +76,7 @@ class Samples:
                 sample_of(now_ms, stats["topics"]),
                 silent=tuple(stats.get("silent", ())),
                 nodes=self._nodes,
+                refusals=tuple(stats.get("refused_lately", ())),
             )
             return self._newest
 

@@ -24,7 +24,14 @@ CHOICES: dict[str, tuple[str, ...]] = {
 def values_of(settings: dict[str, Any]) -> dict[str, Any]:
     """What the fields show of a topic's settings, as the API has them; it leaves these out where
     there are none."""
-    whole = {"labels": {}, "retention_ms": 0, **settings}
+    whole = {
+        "labels": {},
+        "retention_ms": 0,
+        "retention_bytes": 0,
+        "retention_keys": False,
+        "group_runs": False,
+        **settings,
+    }
     return {name: whole[name] for name in FIELDS if name in whole}
 
 

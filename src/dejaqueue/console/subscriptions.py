@@ -14,11 +14,11 @@ from starlette.responses import Response
 
 from dejaqueue.console.api import Api, ApiError, topic_path
 from dejaqueue.console.pages import redirect
-from dejaqueue.console.rows import row_of
+from dejaqueue.console.rows import pace_of, row_of
 from dejaqueue.console.visit import Visit
 
 SHOWN_MAX = 32
-_FIELDS = ("scheduled", "ready", "leased", "dead", "next_due_ms", "consumers")
+_FIELDS = ("scheduled", "ready", "leased", "dead", "next_due_ms", "consumers", "credit")
 
 
 async def rows_of(api: Api, topic: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -30,15 +30,19 @@ async def rows_of(api: Api, topic: str, settings: dict[str, Any]) -> list[dict[s
     rows: list[dict[str, Any]] = []
     for name, own in sorted((settings.get("subscriptions") or {}).items())[:SHOWN_MAX]:
         try:
-            numbers = row_of(await api.get(topic_path(f"{topic}@{name}", "stats")))
+            stats = await api.get(topic_path(f"{topic}@{name}", "stats"))
         except ApiError as error:
             if error.status != 404:
                 raise
             continue  # it was deleted just now
-        row = {field: numbers[field] for field in _FIELDS}
+        numbers = row_of(stats)
+        row: dict[str, Any] = {field: numbers[field] for field in _FIELDS}
+        row["overdue_ms"] = max(one.get("overdue_ms", 0) for one in stats["partitions"])
+        row["late_us"] = pace_of(stats).late_us
         # A setting that it has not of its own is the topic's.
         is_paused = bool(own.get("paused", settings.get("paused")))
-        rows.append({"name": name, "order": own.get("order", ""), "is_paused": is_paused, **row})
+        said = {"order": own.get("order", ""), "is_paused": is_paused}
+        rows.append({"name": name, "is_ephemeral": bool(own.get("ephemeral_ms")), **said, **row})
     return rows
 
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from dejaqueue.console import problems, setting_fields, subscriptions
 from dejaqueue.console.api import ApiError, topic_path
+from dejaqueue.console.overview import starving_in
 from dejaqueue.console.pages import redirect
 from dejaqueue.console.rows import pace_of, row_of
 from dejaqueue.console.visit import Visit
@@ -24,6 +25,8 @@ from dejaqueue.model import topic_texts
 PARTITIONS_MAX = 64
 """Partitions of one page."""
 _PARTITION_FIELDS = ("scheduled", "ready", "leased", "next_due_ms", "journal_bytes")
+_LATE_FIELDS = {"overdue_ms": 0, "lateness_max_us": -1, "credit": 0}
+"""What an older broker of a cluster does not say of a partition, and what stands for it."""
 _SPAN_MS, _BUCKET_MS = 3_600_000, 60_000
 DONE = {
     "paused": "The topic is paused: nothing is handed out.",
@@ -96,9 +99,13 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
     if settings["kind"] == "fair":
         found = await visit.api.get(topic_path(name, "counts"), by="group", limit=20)
         groups = found["rows"]
-    found = problems.in_order(problems.of_topic(name, numbers, settings, now_ms, pace))
+    found = problems.of_topic(name, numbers, settings, now_ms, pace)
+    if problems.may_starve(numbers, settings, pace):
+        found += await starving_in(visit, name, settings, now_ms, pace)
     partitions = [
-        {key: one[key] for key in _PARTITION_FIELDS} for one in stats["partitions"][:PARTITIONS_MAX]
+        {key: one[key] for key in _PARTITION_FIELDS}
+        | {key: one.get(key, missing) for key, missing in _LATE_FIELDS.items()}
+        for one in stats["partitions"][:PARTITIONS_MAX]
     ]
     more = len(stats["partitions"]) - len(partitions)
     owners = owners_of(await visit.api.get("/v1/cluster", topic=name.partition("@")[0]))
@@ -107,7 +114,7 @@ async def _numbers(visit: Visit, name: str, settings: dict[str, Any]) -> Live:
     hidden = len(settings.get("subscriptions") or {}) - len(views)
     return Live(
         {
-            "problems": Part("topic_problems", {"problems": found}),
+            "problems": Part("topic_problems", {"problems": problems.in_order(found)}),
             "numbers": Part("topic_numbers", {"numbers": numbers, "pace": pace}),
             "bars": Part("topic_bars", {"bars": bars}),
             "groups": Part("topic_groups", {"groups": groups, "weights": settings["weights"]}),

@@ -244,7 +244,7 @@ class ProcessCoordinator(Coordinator):
         answers_lost: that many of the next calls are carried out, but raise Unavailable.
     """
 
-    summary = "in process"
+    summary = "this process"
 
     def __init__(self, facts: ProcessFacts) -> None:
         self._facts = facts

@@ -41,7 +41,7 @@ def open_url(url: str) -> ParentCoordinator:
 class ParentCoordinator(Coordinator):
     """The facts of the parent process."""
 
-    summary = "of the parent process"
+    summary = "the parent process"
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

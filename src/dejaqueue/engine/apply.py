@@ -20,6 +20,7 @@ from dejaqueue.engine.records import DeadGroup
 from dejaqueue.engine.state import PartitionState, new_sequences
 from dejaqueue.engine.table import (
     DEAD,
+    FORGIVEN_MAX,
     LEASED,
     RETURNED,
     SCHEDULED,
@@ -83,6 +84,7 @@ def come_back(
     *,
     waits: bool = True,
     wears_out: bool = True,
+    is_counted: bool = True,
 ) -> None:
     """These rows were leased, each is named once: they are scheduled again, or dead.
 
@@ -91,6 +93,7 @@ def come_back(
         reason: why they are dead, if they are.
         kind: what history says of those that are not.
         wears_out: they are dead if they were delivered often enough.
+        is_counted: False = this delivery counts neither now nor later.
     """
     table, rules = state.table, state.rules
     alive = np.ones(places.size, dtype=np.bool_)
@@ -116,7 +119,10 @@ def come_back(
     table.will_write(places)
     table.states[places] = SCHEDULED
     table.dues_ms[places] = dues_ms
-    table.widen(places, "returned", table.returned[places] | RETURNED)
+    returned = table.returned[places] | RETURNED
+    if not is_counted:
+        returned += (returned >> 1 < FORGIVEN_MAX).astype(np.uint8) << np.uint8(1)
+    table.widen(places, "returned", returned)
     state.counts.scheduled += places.size
     state.schedule(places, dues_ms)
     will_die_of_age(state, places)
@@ -256,7 +262,11 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     has_chores = chore_ms is not None and chore_ms <= now_ms
     if has_chores:
         begin(state, now_ms)
-    promotes = state.ready is not None and command.count > 0 and state.promote(now_ms)
+    # Where there are pieces, a lease of no rows takes one over, too: nobody may have credit. One
+    # that was begun ends so, also if the rules have changed since.
+    in_pieces = state.rules.take_over_rows_max > 0 or state.is_taking_over
+    looks_up = state.ready is not None and (command.count > 0 or in_pieces)
+    promotes = looks_up and state.promote(now_ms)
     sequences = _take(state, command) if command.count > 0 else _NONE
     count = sequences.size
     if command.count_expected not in (-1, count):
@@ -264,7 +274,7 @@ def lease(state: PartitionState, command: commands.Lease) -> Effects:
     if not count and not has_chores and not promotes:
         return Effects(is_void=True)
     state.now_ms = now_ms
-    if state.ready is not None and command.count > 0:
+    if looks_up and not state.is_taking_over:
         state.ready_until_ms = now_ms
     if not count:
         return Effects()
@@ -375,6 +385,7 @@ def nack(state: PartitionState, command: commands.Nack) -> Effects:
             ChangeKind.NACKED,
             waits=command.due_ms < 0,
             wears_out=not command.release,
+            is_counted=not command.release,
         )
     rows.forget_lease()
     _sweep(state)

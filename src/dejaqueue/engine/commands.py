@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from dejaqueue.engine.arrays import Int64s, UInt16s, UInt32s, Words
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.model import TagFilter
 
 NO_LEASE = -1
@@ -153,7 +154,7 @@ class Nack:
     Attributes:
         reason: why, for the dead letter.
         bury: they die now, however often they were delivered.
-        release: they do not die, however often: their consumer went before it looked at them.
+        release: this delivery does not count: nobody looked at them.
     """
 
     now_ms: int
@@ -327,6 +328,7 @@ class OpenView:
         held_due_ms: when what is leased in another view at this moment is due in this one.
         kept_from_ms: with from_start: also with what is retained, all of it from this place of the
             view on (as in Seek); None = with what is live alone.
+        in_pieces: what it begins with comes by SeedView, not in one step.
 
     Without a name it is no view for consumers: what comes in from now on is retained
     (retention.py).
@@ -341,6 +343,21 @@ class OpenView:
     by_arrival: bool
     held_due_ms: int
     kept_from_ms: int | None = None
+    in_pieces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeedView:
+    """A view that was opened in pieces gets the next ones (seeding.py).
+
+    Attributes:
+        number: of the view.
+        span: out of so many sequences.
+    """
+
+    now_ms: int
+    number: int
+    span: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,10 +370,12 @@ class DropView:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """What is retained of messages before this sequence is retained no more."""
+    """What is retained of messages before this sequence is retained no more, and nothing of
+    these."""
 
     now_ms: int
     before: int
+    sequences: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,12 +387,15 @@ class Seek:
         from_ms: the place: what is due there from then on, and done, comes back if it is retained;
             what is scheduled for before is passed over. In order of arrival it is when messages
             came in.
+        wanted: of these it is about those that are so (its states are not read), and leaves all
+            others as they are; None = about all.
     """
 
     now_ms: int
     first: int
     end: int
     from_ms: int
+    wanted: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +430,7 @@ Command: TypeAlias = (
     | DropEntries
     | SetTime
     | OpenView
+    | SeedView
     | DropView
     | Forget
     | Seek

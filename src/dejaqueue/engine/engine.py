@@ -40,12 +40,12 @@ from dejaqueue.engine.commands import Command
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.leases import held_mask
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.producers import Answer
 from dejaqueue.engine.records import Counts, DeadGroup
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.runs import Pair
 from dejaqueue.engine.schedule import Schedule
-from dejaqueue.engine.selection import Selection
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.state_hash import hash_state
 from dejaqueue.engine.table import DONE, LEASED
@@ -204,6 +204,12 @@ class Engine:
         if wanted is None:
             return state.order.head(state.is_due)
         return state.lane.next_key(wanted, state.is_due)
+
+    @property
+    def is_taking_over(self) -> bool:
+        """True if what is due is being made ready in pieces, and there may be more: a Lease, also
+        one of no rows, takes the next."""
+        return self.state.ready is not None and self.state.is_taking_over
 
     def next_expiry_ms(self) -> int | None:
         """When the next lease or life ends; None if none does. Any command from then on, also a

@@ -1,10 +1,12 @@
 """FairReady: ready messages of a fair partition, in turn between their groups.
 
 Room: engine; pure, memory only.
-Holds: rule 8, whatever the backlogs; no more than the cap of a group is leased at a time; messages
-    of one group come in the order they came in (by sequence) or, if the topic says so, by priority
-    and then as they came. Whose turn it is does not depend on that.
-See: shares.py for whose turn it is, group_runs.py for which message of the group that means.
+Holds: rule 8, whatever the backlogs; no more than the cap of a group is leased at a time, and, if
+    the topic says so, nothing of a group while a lease has some of it; messages of one group come
+    in the order they came in (by sequence) or, if the topic says so, by priority and then as they
+    came. Whose turn it is does not depend on that.
+See: shares.py for whose turn it is, group_runs.py for which message of the group that means;
+    docs/adr/0064-a-group-in-runs.md.
 """
 
 from __future__ import annotations
@@ -71,6 +73,9 @@ class FairReady:
 
     A message's *rank* is its place in its group: the sequence, and the priority above it where that
     decides. A message whose priority changed has another rank, so the entry of the old one is dead.
+
+    Attributes:
+        count: how many are ready.
     """
 
     def __init__(
@@ -89,9 +94,10 @@ class FairReady:
         self._shares: FlatShares | NestedShares = FlatShares(layout)
         self._weights: dict[str, int] = {}
         self._in_flight_max = 0
+        self._by_runs = False
         self._readies: Int64s = np.zeros(16, dtype=np.int64)
         self._in_flights: Int64s = np.zeros(16, dtype=np.int64)
-        self._ready_count = 0
+        self.count = 0
         self._available = 0
         self._version = 0
         self._looked: dict[object, int] = {}
@@ -142,14 +148,21 @@ class FairReady:
         names = self._groups.names
         return code < len(names) and (bool(names[code]) or not code)
 
-    def configure(self, weights: dict[str, int], in_flight_max: int) -> None:
-        """Use these weights and this cap, at once."""
+    def configure(
+        self, weights: dict[str, int], in_flight_max: int, *, by_runs: bool = False
+    ) -> None:
+        """Use these weights and this cap, at once.
+
+        Args:
+            by_runs: a group gives what it may in one lease, at its turn, and nothing more until
+                none of that is leased.
+        """
         self._version += 1
         codes = np.array([c for c in range(len(self._groups)) if self._is_named(c)], dtype=np.int64)
         self._weigh(codes, weights)
         self._weights = weights
         before = self._gives(codes)
-        self._in_flight_max = in_flight_max
+        self._in_flight_max, self._by_runs = in_flight_max, by_runs
         self._note_gives(codes, before)
 
     def _weigh(self, codes: Int64s, weights: dict[str, int]) -> None:
@@ -186,9 +199,20 @@ class FairReady:
     def _gives(self, codes: Int64s) -> Int64s:
         """How many messages each group can give now."""
         gives = self._readies[codes]
-        if not self._in_flight_max:
+        if not self._is_capped:
             return gives
-        return np.clip(self._in_flight_max - self._in_flights[codes], 0, gives)
+        return np.minimum(self._room(self._in_flights[codes]), gives)
+
+    @property
+    def _is_capped(self) -> bool:
+        return self._by_runs or self._in_flight_max > 0
+
+    def _room(self, in_flights: Int64s) -> Int64s:
+        """How many messages groups may give that have so many leased."""
+        most = self._in_flight_max or limits.SEQUENCE_MAX
+        if self._by_runs:
+            return np.where(in_flights > 0, 0, most)
+        return np.maximum(most - in_flights, 0)
 
     def _note_gives(self, codes: Int64s, before: Int64s) -> None:
         gives = self._gives(codes)
@@ -208,7 +232,7 @@ class FairReady:
         _, unique, counts = by_code(codes)
         before = self._gives(unique)
         self._readies[unique] += counts
-        self._ready_count += places.size
+        self.count += places.size
         self._version += 1
         self._note_gives(unique, before)
 
@@ -219,13 +243,13 @@ class FairReady:
         _, unique, counts = by_code(self._codes(places))
         before = self._gives(unique)
         self._readies[unique] -= counts
-        self._ready_count -= places.size
+        self.count -= places.size
         self._note_gives(unique, before)
 
     def returned(self, places: Int64s) -> None:
         """These rows were taken and are not leased any more."""
         codes = self._codes(places)
-        if not self._in_flight_max:
+        if not self._is_capped:
             np.subtract.at(self._in_flights, codes, 1)
             return
         _, unique, counts = by_code(codes)
@@ -240,8 +264,10 @@ class FairReady:
         if not turns.size:
             return turns
         order, unique, counts = by_code(turns)
-        slack = 0 if self._runs.entry_count <= self._ready_count else 2
-        _, ranks = self._runs.take(unique, counts, self._is_entry(is_ready), slack)
+        if self._runs.entry_count <= self.count:  # no entry is dead, nor there twice
+            _, ranks = self._runs.take(unique, counts, None, 0)
+        else:
+            _, ranks = self._runs.take(unique, counts, self._is_entry(is_ready))
         sequences = ranks & limits.SEQUENCE_MAX if self._by_priority else ranks
         if sequences.size != turns.size:
             raise InternalError(f"{sequences.size} messages for {turns.size} turns of groups")
@@ -249,25 +275,30 @@ class FairReady:
 
     def _share(self, count: int) -> Int64s:
         """The codes of the next `count` turns, in order."""
-        return self._shares.share(count, self._all_gives())
+        return self._shares.share(count, self._all_gives(), by_runs=self._by_runs)
 
     def _share_among(self, places: Int64s, codes: Int64s, count: int) -> Int64s:
         """As `_share`, among these rows only, of which the codes are given."""
         _, unique, counts = by_code(codes)
-        return self._shares.share_among(unique, counts, count, self._all_gives())
+        gives = self._all_gives()
+        return self._shares.share_among(unique, counts, count, gives, by_runs=self._by_runs)
 
     def _all_gives(self) -> Int64s:
         """As `_gives`, by code."""
-        if not self._in_flight_max:
+        if not self._is_capped:
             return self._readies
-        return np.clip(self._in_flight_max - self._in_flights, 0, self._readies)
+        return np.minimum(self._room(self._in_flights), self._readies)
 
     def _taken(self, sequences: Int64s, order: Int64s, unique: Int64s, counts: Int64s) -> Int64s:
         """Note what is taken. `sequences` are by group; returns them by turn."""
+        before = self._gives(unique) if self._by_runs else None
         self._readies[unique] -= counts
         self._in_flights[unique] += counts
-        self._ready_count -= sequences.size
-        self._available -= sequences.size
+        self.count -= sequences.size
+        if before is None:
+            self._available -= sequences.size
+        else:  # what these groups have left waits until none of this is leased
+            self._note_gives(unique, before)
         by_turn = np.empty_like(sequences)
         by_turn[order] = sequences
         return by_turn
@@ -335,7 +366,7 @@ class FairReady:
 
     def sweep(self, live_count: int, is_ready: Matches) -> None:
         """Drop dead entries if they have become too many."""
-        self._runs.sweep(self._is_entry(is_ready), self._ready_count)
+        self._runs.sweep(self._is_entry(is_ready), self.count)
 
     def _is_entry(self, is_ready: Matches) -> IsReady:
         def is_entry(codes: Int64s, ranks: Int64s) -> Mask:

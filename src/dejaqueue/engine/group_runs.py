@@ -17,8 +17,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dejaqueue import limits
-from dejaqueue.engine.arrays import Int64s, Mask, sort_pairs
+from dejaqueue.engine.arrays import Int64s, Mask
+from dejaqueue.engine.group_merge import GroupMerge
+from dejaqueue.engine.group_run import GroupRun, ranges, sort_entries, without_repeats
 from dejaqueue.engine.layout import Layout
 
 IsReady: TypeAlias = Callable[[Int64s, Int64s], Mask]
@@ -27,79 +28,14 @@ IsReady: TypeAlias = Callable[[Int64s, Int64s], Mask]
 _NONE = np.zeros(0, dtype=np.int64)
 _SLACK = 2
 _NEVER = np.int64((1 << 63) - 1)
-_BITS = limits.SEQUENCE_BITS
-_PACKED_BITS = 63
-
-
-def sort_entries(codes: Int64s, ranks: Int64s) -> tuple[Int64s, Int64s]:
-    """The same entries in order of (group, rank).
-
-    Ranks with priorities span all 63 bits, so `sort_pairs` could not pack the ties of a group, and
-    would take its slow way. What differs in group, priority and sequence nearly always fits into
-    one integer.
-    """
-    if ranks.size < 2:
-        return codes, ranks
-    low, high = int(ranks.min()) >> _BITS, int(ranks.max()) >> _BITS
-    if low == high:
-        return sort_pairs(codes, ranks)
-    sequences = ranks & limits.SEQUENCE_MAX
-    first, first_code = int(sequences.min()), int(codes.min())
-    sequence_bits = (int(sequences.max()) - first).bit_length()
-    rank_bits = (high - low).bit_length() + sequence_bits
-    if (int(codes.max()) - first_code).bit_length() + rank_bits > _PACKED_BITS:
-        order = np.lexsort((ranks, codes))
-        return codes[order], ranks[order]
-    packed = codes - first_code
-    packed <<= rank_bits
-    packed |= ((ranks >> _BITS) - low) << sequence_bits
-    packed |= sequences - first
-    packed.sort()  # tidy: allow determinism, because equal values are one entry that is there twice
-    ranks = (packed >> sequence_bits) & ((1 << (rank_bits - sequence_bits)) - 1)
-    ranks += low
-    ranks <<= _BITS
-    ranks |= (packed & ((1 << sequence_bits) - 1)) + first
-    packed >>= rank_bits
-    packed += first_code
-    return packed, ranks
-
-
-class GroupRun:
-    """Entries sorted by (group, rank), taken from the front of each group.
-
-    Attributes:
-        groups: the groups it has, ascending.
-        firsts, ends: where the entries that are left of each group begin and end.
-        ranks: all entries.
-        count: entries that are left.
-    """
-
-    __slots__ = ("count", "ends", "firsts", "groups", "ranks")
-
-    def __init__(self, codes: Int64s, ranks: Int64s) -> None:
-        starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
-        self.groups: Int64s = codes[starts]
-        self.firsts: Int64s = starts.astype(np.int64)
-        self.ends: Int64s = np.append(starts[1:], codes.size).astype(np.int64)
-        self.ranks = ranks
-        self.count = codes.size
-
-    def __len__(self) -> int:
-        return self.count
-
-    def left(self) -> tuple[Int64s, Int64s]:
-        """(groups, ranks) of the entries that are left."""
-        counts = self.ends - self.firsts
-        return np.repeat(self.groups, counts), self.ranks[_ranges(self.firsts, counts)]
-
-
-def _ranges(firsts: Int64s, counts: Int64s) -> Int64s:
-    """first, first + 1, … for each, one after the other."""
-    before = np.cumsum(counts) - counts
-    ranges: Int64s = np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(
-        firsts - before, counts
-    )
-    return ranges
+# Of the rows of a sealed run: so many are sorted at once, a millisecond of work.
+_AT_ONCE_PART = 8
+# Of those: what came in before merges go on; a step of one is to be worth its calls of numpy.
+_STEP_PART = 8
+# Entries that each merge goes on by for each that came in. One would do, as each entry is merged
+# once for each eightfold length; but a step takes of each run what the first of them allows.
+_STEP_FACTOR = 3
+_LEFT = -1
 
 
 class GroupRuns:
@@ -110,63 +46,123 @@ class GroupRuns:
     """
 
     def __init__(self, layout: Layout) -> None:
-        self._seal_rows = layout.seal_rows
+        self._at_once_rows = max(2, layout.seal_rows // _AT_ONCE_PART)
+        self._ways = layout.merge_ways
         self._sweep_rows_min = layout.sweep_rows_min
+        self._merges: dict[int, GroupMerge] = {}
         self._young: list[tuple[Int64s, Int64s]] = []
+        self._young_rows = 0
+        self._unpaid_rows = 0
         self._runs: list[GroupRun] = []
         self.entry_count = 0
 
     def insert(self, codes: Int64s, ranks: Int64s) -> None:
         """Add entries, in any order. The arrays are kept and must not be changed any more."""
-        if codes.size:
-            self._young.append((codes, ranks))
-            self.entry_count += codes.size
+        if not codes.size:
+            return
+        self._young.append((codes, ranks))
+        self.entry_count += codes.size
+        self._young_rows += codes.size
+        if self._young_rows >= self._at_once_rows:
+            self._sort_young()
+        self._unpaid_rows += codes.size
+        if self._unpaid_rows >= self._at_once_rows // _STEP_PART:
+            self._merge_some(_STEP_FACTOR * self._unpaid_rows)
+            self._unpaid_rows = 0
 
     def _sort_young(self) -> None:
-        if not self._young:
-            return
         codes = np.concatenate([batch[0] for batch in self._young])
         ranks = np.concatenate([batch[1] for batch in self._young])
-        self._young = []
-        runs = [run for run in self._runs if len(run) >= self._seal_rows]
-        small = [run for run in self._runs if 0 < len(run) < self._seal_rows]
-        small.sort(key=len, reverse=True)
-        # Each run is to be at least twice as long as all after it together, or they are merged.
+        self._young, self._young_rows = [], 0
         total = codes.size
         merged = [(codes, ranks)]
-        while small and len(small[-1]) < 2 * total:
+        small = sorted(self._free_runs(), key=len, reverse=True)
+        # Each run is to be at least twice as long as all after it together, or they are merged;
+        # long ones step by step, so that nobody waits for it.
+        while small and len(small[-1]) < 2 * total and total + len(small[-1]) <= self._at_once_rows:
             run = small.pop()
             total += len(run)
             merged.append(run.left())
-        run = self._run(
-            np.concatenate([part[0] for part in merged]),
-            np.concatenate([part[1] for part in merged]),
+            self._runs.remove(run)
+        self._runs.append(
+            self._run(
+                np.concatenate([part[0] for part in merged]),
+                np.concatenate([part[1] for part in merged]),
+            )
         )
-        self._runs = [*runs, *small, run]
+        for length, alike in self._alike().items():
+            if len(alike) >= self._ways and length not in self._merges:
+                self._merges[length] = GroupMerge(alike)
+
+    def _merge_left(self) -> None:
+        """Nothing comes in: go on with merging, as long as that makes takes faster."""
+        if not self._merges and (runs := self._uneven_runs()):
+            self._merges[_LEFT] = GroupMerge(runs)
+        self._merge_some(self._at_once_rows // max(1, len(self._merges)))
+
+    def _uneven_runs(self) -> list[GroupRun]:
+        """Those from the longest on that is not twice as long as all shorter ones together."""
+        runs = sorted(self._runs, key=len, reverse=True)
+        first, total = len(runs), 0
+        for place in reversed(range(len(runs))):
+            if len(runs[place]) < 2 * total:
+                first = place
+            total += len(runs[place])
+        return runs[first:]
+
+    def _free_runs(self) -> list[GroupRun]:
+        """Those that are not being merged."""
+        merging = {id(run) for merge in self._merges.values() for run in merge.runs}
+        return [run for run in self._runs if id(run) not in merging]
+
+    def _alike(self) -> dict[int, list[GroupRun]]:
+        """Those of like length, by about their length."""
+        found: dict[int, list[GroupRun]] = {}
+        bits = self._ways.bit_length() - 1
+        for run in self._free_runs():
+            length = len(run) // self._at_once_rows
+            found.setdefault(length.bit_length() // bits, []).append(run)
+        return found
+
+    def _merge_some(self, rows: int) -> None:
+        """Take each merge about so many entries on."""
+        for length, merge in list(self._merges.items()):
+            if not merge.step(rows):
+                continue
+            del self._merges[length]
+            sources = set(map(id, merge.runs))
+            self._runs = [one for one in self._runs if id(one) not in sources]
+            run = merge.run()
+            if len(run):
+                self._runs.append(run)
+            self.entry_count = sum(map(len, self._runs)) + self._young_rows  # each once, now
 
     def _run(self, codes: Int64s, ranks: Int64s) -> GroupRun:
         """A run of these entries, each once: a message that left its group and came back is there
         twice, and a run that is looked at in two pieces would give it twice."""
-        codes, ranks = sort_entries(codes, ranks)
-        once = np.ones(codes.size, dtype=np.bool_)
-        once[1:] = (codes[1:] != codes[:-1]) | (ranks[1:] != ranks[:-1])
-        if not once.all():
-            self.entry_count -= int(codes.size - np.count_nonzero(once))
-            codes, ranks = codes[once], ranks[once]
-        return GroupRun(codes, ranks)
+        count = codes.size
+        codes, ranks = without_repeats(*sort_entries(codes, ranks))
+        self.entry_count -= count - codes.size
+        return GroupRun.of(codes, ranks)
 
     def take(
-        self, groups: Int64s, counts: Int64s, is_ready: IsReady, slack: int = _SLACK
+        self, groups: Int64s, counts: Int64s, is_ready: IsReady | None, slack: int = _SLACK
     ) -> tuple[Int64s, Int64s]:
         """The first `counts` ready entries of each group; groups ascend, each is there once.
 
         Args:
+            is_ready: None = all entries are, each is there once, and each group has so many.
             slack: how many more entries of each group are looked at, since some may be dead.
 
         Returns:
             Groups and ranks, in order of both; fewer of a group only if it has no more.
         """
-        self._sort_young()
+        if self._young:
+            self._sort_young()
+        else:
+            self._merge_left()
+        if is_ready is None and len(self._runs) == 1:
+            return self._take_firsts(groups, counts)
         parts: list[tuple[Int64s, Int64s]] = []
         while groups.size:
             codes, ranks, left_counts = self._take_once(groups, counts, is_ready, slack)
@@ -182,8 +178,21 @@ class GroupRuns:
             np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
         )
 
+    def _take_firsts(self, groups: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+        """As `take`, of the only run, in which all entries are ready."""
+        run = self._runs[0]
+        rows = run.groups.searchsorted(groups)
+        firsts = run.firsts[rows]
+        ranks = run.ranks[ranges(firsts, counts)]
+        run.firsts[rows] = firsts + counts
+        run.count -= ranks.size
+        self.entry_count -= ranks.size
+        if not run.count:
+            self._runs = []
+        return np.repeat(groups, counts), ranks
+
     def _take_once(
-        self, groups: Int64s, counts: Int64s, is_ready: IsReady, slack: int
+        self, groups: Int64s, counts: Int64s, is_ready: IsReady | None, slack: int
     ) -> tuple[Int64s, Int64s, Int64s]:
         """As `take`, but it may stop short; returns how many of each group are still wanted."""
         parts: list[tuple[GroupRun, Int64s, Int64s, Int64s, Int64s]] = []
@@ -198,7 +207,7 @@ class GroupRuns:
             rows = rows[wanted]
             firsts, lefts = run.firsts[rows], run.ends[rows] - run.firsts[rows]
             lengths = np.minimum(lefts, counts[wanted] + slack)
-            ranks = run.ranks[_ranges(firsts, lengths)]
+            ranks = run.ranks[ranges(firsts, lengths)]
             places = np.repeat(wanted, lengths)
             parts.append((run, rows, places, ranks, lengths))
             short = np.flatnonzero(lengths < lefts)
@@ -213,9 +222,11 @@ class GroupRuns:
             places, ranks = sort_entries(
                 np.concatenate([part[2] for part in parts]),
                 np.concatenate([part[3] for part in parts]),
+                are_runs=True,
             )
-        mask = is_ready(groups[places], ranks)
-        mask &= ranks <= cuts[places]
+        mask: Mask = ranks <= cuts[places]
+        if is_ready is not None:
+            mask &= is_ready(groups[places], ranks)
         mask[1:] &= (places[1:] != places[:-1]) | (ranks[1:] != ranks[:-1])
         places, ranks = places[mask], ranks[mask]
         founds = np.bincount(places, minlength=groups.size)
@@ -255,6 +266,7 @@ class GroupRuns:
         ranks = np.concatenate([part[1] for part in parts])
         mask = is_ready(codes, ranks)
         codes, ranks = codes[mask], ranks[mask]
-        self._young, self._runs, self.entry_count = [], [], codes.size
+        self._young, self._young_rows, self._runs, self._merges = [], 0, [], {}
+        self.entry_count = codes.size
         if codes.size:
             self._runs.append(self._run(codes, ranks))

@@ -81,7 +81,7 @@ def scheduled_rows_are_in_the_order_index(state: PartitionState) -> bool:
         mask = state.is_due(some_keys, some_sequences)
         indexed_mask[some_sequences[mask] - table.base] = True
     if state.ready is not None:
-        indexed_mask |= (table.states == SCHEDULED) & (table.dues_ms <= state.ready_until_ms)
+        indexed_mask[state.ready_places()] = True
     return bool((indexed_mask == (table.states == SCHEDULED)).all())
 
 

@@ -21,6 +21,7 @@ class Layout:
         slab_bits: rows of a table slab, as a power of two.
         rebase_slabs_min: dead slabs in front of the table before it is moved down.
         seal_rows: an index run of this many rows is never merged again, which bounds a stall.
+        merge_ways: so many runs of groups of like length become one; 2 at least.
         draw_rows: about how many rows are drawn from the sealed runs at a time.
         young_batches_max: unsorted batches of the order index at most.
         key_bucket_bits: buckets of a block of the key index, as a power of two.
@@ -31,6 +32,7 @@ class Layout:
     slab_bits: int = limits.SLAB_BITS
     rebase_slabs_min: int = 64
     seal_rows: int = 262_144
+    merge_ways: int = 8
     draw_rows: int = 65_536
     young_batches_max: int = 1_024
     key_bucket_bits: int = 6
@@ -44,6 +46,7 @@ TINY: Final = Layout(
     slab_bits=3,
     rebase_slabs_min=2,
     seal_rows=8,
+    merge_ways=2,
     draw_rows=4,
     young_batches_max=3,
     key_bucket_bits=1,

@@ -39,8 +39,10 @@ class PriorityFirstReady(FairReady):
     def _weigh(self, codes: Int64s, weights: dict[str, int]) -> None:
         self._by_level.reweigh(weights)
 
-    def configure(self, weights: dict[str, int], in_flight_max: int) -> None:
-        """Use these weights and this cap, at once."""
+    def configure(
+        self, weights: dict[str, int], in_flight_max: int, *, by_runs: bool = False
+    ) -> None:
+        """Use these weights and this cap, at once. No such topic has runs."""
         had_cap = self._in_flight_max > 0
         super().configure(weights, in_flight_max)
         if had_cap or in_flight_max:

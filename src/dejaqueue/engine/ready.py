@@ -11,6 +11,7 @@ A timeline needs none of this: its order index is by due time, so the first of i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.layout import Layout
 from dejaqueue.engine.page import read_pages, scan_pages
-from dejaqueue.engine.runs import IsAlive, Pair, SortedRuns
+from dejaqueue.engine.runs import IsAlive, Pair, SortedRuns, all_alive
 from dejaqueue.engine.table import URGENCY_FLIP, MessageTable
 
 KEY_MAX = (1 << 62) - 1
@@ -27,6 +28,9 @@ _PICK_PAGE_ROWS = 512
 # Entries looked at for one lease of a filter: about two milliseconds of work.
 _PICK_ROWS_MAX = 32_768
 _BEFORE_ALL: Pair = (-1, -1)
+# Runs are sealed, and drawn from, at this part of the rows of the index by due time: there many
+# come in and few at a time come out, here all come and go in pieces of some thousand.
+_SHORTER = 8
 Matches: TypeAlias = Callable[[Int64s], Mask]
 """sequences -> which of these messages a consumer takes."""
 
@@ -123,12 +127,21 @@ class PriorityReady:
     """Ready messages of a priority partition, by (priority, sequence).
 
     With ageing the key is priority × ageing + due: waiting for `ageing_ms` makes up for one level.
+
+    Attributes:
+        count: how many are ready.
     """
 
     def __init__(self, table: MessageTable, layout: Layout, ageing_ms: int) -> None:
         self._table = table
         self._ageing_ms = ageing_ms
-        self._lane = Lane(layout)
+        self.count = 0
+        shorter = replace(
+            layout,
+            seal_rows=max(2, layout.seal_rows // _SHORTER),
+            draw_rows=max(1, layout.draw_rows // _SHORTER),
+        )
+        self._lane = Lane(shorter)
 
     def keys(self, places: Int64s) -> Int64s:
         """The order key of these rows."""
@@ -145,16 +158,21 @@ class PriorityReady:
     def add(self, places: Int64s) -> None:
         """These rows are ready."""
         self._lane.insert(self.keys(places), places + self._table.base)
+        self.count += places.size
 
     def remove(self, places: Int64s) -> None:
         """These rows are not ready any more, and not because they were taken."""
+        self.count -= places.size
 
     def returned(self, places: Int64s) -> None:
         """These rows were taken and are not leased any more."""
 
     def take(self, count: int, is_ready: Matches) -> Int64s:
         """The next `count` rows in order."""
-        _, sequences = self._lane.runs.pop(count, KEY_MAX, self._alive(is_ready))
+        runs = self._lane.runs
+        alive = all_alive if runs.entry_count == self.count else self._alive(is_ready)
+        _, sequences = runs.pop(count, KEY_MAX, alive)
+        self.count -= sequences.size
         return sequences
 
     def take_matching(
@@ -163,6 +181,7 @@ class PriorityReady:
         """The next `count` rows that match, in order, or fewer: see Lane.pick."""
         alive = self._alive(is_ready)
         _, sequences = self._lane.pick(name, count, KEY_MAX, alive, matches, expected=expected)
+        self.count -= sequences.size
         return sequences
 
     def has_next(self, name: object, is_ready: Matches) -> bool:

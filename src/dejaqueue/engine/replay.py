@@ -1,13 +1,15 @@
 """Replay: a view goes to another place among its messages; what it was done with comes back.
 
 Room: engine; pure. With apply.py and decisions.py a writer of a PartitionState.
-Holds: what is leased, dead or staged stays as it is; what comes back has an attempt that nobody was
-    given yet, so that whoever had it before the replay can't settle it (rule 4); done twice in a
-    row, the second time changes nothing.
-See: commands.Seek; retention.py; rule 21.
+Holds: what is leased, dead or staged stays as it is, and what a filter does not select; what comes
+    back has an attempt that nobody was given yet, so that whoever had it before the replay can't
+    settle it (rule 4); done twice in a row, the second time changes nothing.
+See: commands.Seek; retention.py; rule 21; ADR 0071 for filters.
 
 A view's places are times: where messages are in order of arrival, when they came in, else when they
-are due. A message that comes back has no key: others may have taken it since.
+are due. A message that comes back has no key: others may have taken it since. A filter is about
+what a message is as it is retained, since a view of arrivals does not know when it is due, and one
+that failed is due later there; what is not retained is what the view says.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import numpy as np
 from dejaqueue.engine import apply, commands, view_rows
 from dejaqueue.engine.arrays import Int64s, Mask
 from dejaqueue.engine.effects import Effects
+from dejaqueue.engine.message_filter import Selection
+from dejaqueue.engine.selection import selected_mask
 from dejaqueue.engine.state import PartitionState, new_sequences
 from dejaqueue.engine.table import DONE, FORGIVEN_MAX, SCHEDULED
 from dejaqueue.model import ChangeKind
@@ -37,7 +41,10 @@ def seek(state: PartitionState, command: commands.Seek) -> Effects:
     sequences = new_sequences(command.first, max(0, end - command.first))
     states = table.states[table.places(sequences)]
     done, scheduled = sequences[states == DONE], sequences[states == SCHEDULED]
-    is_before = places_in_order(state, state, scheduled) < command.from_ms
+    is_before: Mask = places_in_order(state, state, scheduled) < command.from_ms
+    if command.wanted is not None:
+        is_before &= _wanted(state, command.wanted, scheduled)
+        done = done[_wanted(state, command.wanted, done)]
     freed = _pass_over(state, scheduled[is_before])
     _bring_back(state, command, done)
     if state.kept is not None and state.kept.by_arrival:
@@ -57,6 +64,18 @@ def places_in_order(state: PartitionState, source: PartitionState, sequences: In
         return kept.arrivals.spans(sequences)[1]
     dues_ms: Int64s = source.table.dues_ms[source.table.places(sequences)]
     return dues_ms
+
+
+def _wanted(state: PartitionState, wanted: Selection, sequences: Int64s) -> Mask:
+    """Which of these messages a filter selects: by what is retained of each, else by the view."""
+    mask: Mask = np.zeros(sequences.size, dtype=np.bool_)
+    left: Mask = np.ones(sequences.size, dtype=np.bool_)
+    for source in (state,) if state.kept is None else (state.kept.state, state):
+        places = source.table.places(sequences)
+        here = left & (source.table.states[places] == SCHEDULED)
+        mask[here] = selected_mask(source, wanted, places[here])
+        left &= ~here
+    return mask
 
 
 def _pass_over(state: PartitionState, sequences: Int64s) -> Int64s:
@@ -82,6 +101,8 @@ def returning(state: PartitionState, now_ms: int, from_ms: int, sequences: Int64
         expires_ms = table.expires_ms[places]
         mask &= (expires_ms == 0) | (expires_ms > now_ms)
     mask &= places_in_order(state, kept.state, sequences) >= from_ms
+    if state.rules.takes is not None:
+        mask &= kept.state.matching(state.rules.takes)(sequences)
     return mask
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.engine.arrays import Int64s, UInt16s
-from dejaqueue.model import GroupOrder, Topic, TopicKind
+from dejaqueue.model import GroupOrder, TagFilter, Topic, TopicKind
 
 _PARTS = 1_024
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -32,6 +32,7 @@ class Rules:
         weights: fair: shares of groups that do not have 1.
         group_in_flight_max: fair: leased messages of one group at most, 0 = no limit.
         group_order: fair: which message of a group is first.
+        group_runs: fair: a group gives messages in one lease at a time.
         max_attempts: deliveries after which a message is dead, 0 = no limit.
         backoff_ms, backoff_parts, backoff_max_ms, jitter_parts: first wait, what each further one
             is multiplied by, the longest, and how much of one is left away at most.
@@ -39,6 +40,9 @@ class Rules:
             deleted, are lower.
         unnamed: False: messages are for named views alone.
         keeps: the messages are retained here, for nobody: they are in no order, and none dies.
+        takes: of a named view: it has messages with such tags alone; None = all.
+        take_over_rows_max: messages that one lease makes ready at most, where ready ones are in an
+            order of their own; 0 = all that are due, as before there were pieces.
     """
 
     kind: TopicKind = TopicKind.TIMELINE
@@ -54,10 +58,22 @@ class Rules:
     group_order: GroupOrder = GroupOrder.ARRIVAL
     unnamed: bool = True
     keeps: bool = False
+    takes: TagFilter | None = None
+    group_runs: bool = False
+    take_over_rows_max: int = 0
 
     @staticmethod
-    def of(topic: Topic, ids_from: int = 0) -> Rules:
-        """The rules of a topic."""
+    def of(topic: Topic, ids_from: int = 0, *, take_over_rows_max: int = 0) -> Rules:
+        """The rules of a topic.
+
+        Args:
+            take_over_rows_max: as in the attributes, for topics where that keeps what they promise.
+        """
+        # Who has one message of a group at a time, or a run of it, relies on its order. What goes
+        # back must come before the rest of its group, and would come after what is still to be
+        # taken over.
+        keeps_groups = topic.group_runs or topic.group_in_flight_max == 1
+        by_pieces = topic.kind in (TopicKind.PRIORITY, TopicKind.FAIR) and not keeps_groups
         return Rules(
             topic.kind,
             topic.ageing_ms,
@@ -71,6 +87,8 @@ class Rules:
             ids_from,
             topic.group_order,
             topic.unnamed,
+            group_runs=topic.group_runs,
+            take_over_rows_max=take_over_rows_max if by_pieces else 0,
         )
 
     def to_text(self) -> str:
@@ -82,6 +100,12 @@ class Rules:
             del values["unnamed"]
         if not self.keeps:
             del values["keeps"]
+        if self.takes is None:
+            del values["takes"]
+        if not self.group_runs:
+            del values["group_runs"]
+        if not self.take_over_rows_max:
+            del values["take_over_rows_max"]
         if self.group_order is GroupOrder.ARRIVAL:  # the text that earlier versions know
             del values["group_order"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -91,7 +115,11 @@ class Rules:
         """The rules of `to_text`. Raises ValueError, TypeError."""
         values = json.loads(text)
         group_order = GroupOrder(values.get("group_order", GroupOrder.ARRIVAL))
-        return Rules(**values | {"kind": TopicKind(values["kind"]), "group_order": group_order})
+        values |= {"kind": TopicKind(values["kind"]), "group_order": group_order}
+        if "takes" in values:
+            takes = {name: tuple(tags) for name, tags in values["takes"].items()}
+            values["takes"] = TagFilter(**takes)
+        return Rules(**values)
 
     @cached_property
     def _waits_ms(self) -> Int64s:

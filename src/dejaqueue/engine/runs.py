@@ -40,6 +40,11 @@ _EMPTY = np.zeros(0, dtype=np.int64)
 _EMPTY.flags.writeable = False
 
 
+def all_alive(keys: Int64s, sequences: Int64s) -> Mask:
+    """For an index that has as many entries as there are messages in it: none of them is dead."""
+    return np.ones(sequences.size, dtype=np.bool_)
+
+
 class Run:
     """Entries sorted by (key, sequence), taken from the front.
 
@@ -140,7 +145,7 @@ class SortedRuns:
 
     def __init__(self, layout: Layout = STANDARD) -> None:
         self._seal_rows = layout.seal_rows
-        self._draw_rows = layout.draw_rows
+        self._draw_rows = self._layout_draw_rows = layout.draw_rows
         self._young_batches_max = layout.young_batches_max
         self._sweep_rows_min = layout.sweep_rows_min
         self._serial = 0
@@ -153,6 +158,10 @@ class SortedRuns:
         self.small: list[Run] = []
         self.sealed: list[Run] = []
         self.guard: Pair | None = None
+
+    def draw_less(self) -> None:
+        """Draw half of what the layout says from now on: in shorter stretches."""
+        self._draw_rows = max(1, self._layout_draw_rows // 2)
 
     def insert(self, keys: Int64s, sequences: Int64s) -> None:
         """Add entries, in any order. The arrays are kept and must not be changed any more."""
@@ -200,7 +209,7 @@ class SortedRuns:
             parts = small[first:]
             keys = np.concatenate([part.keys[part.start :] for part in parts])
             sequences = np.concatenate([part.sequences[part.start :] for part in parts])
-            small[first:] = [Run(*sort_pairs(keys, sequences))]
+            small[first:] = [Run(*sort_pairs(keys, sequences, are_runs=True))]
         # Never merged again: to merge two of fifty million entries would stop us for a second.
         if len(small[first]) >= self._seal_rows:
             self._seal(small.pop(first))
@@ -300,7 +309,7 @@ class SortedRuns:
             heads = _shorten(heads, count)
         keys = np.concatenate([run.keys[run.start : run.start + n] for run, n in heads])
         sequences = np.concatenate([run.sequences[run.start : run.start + n] for run, n in heads])
-        keys, sequences = sort_pairs(keys, sequences)
+        keys, sequences = sort_pairs(keys, sequences, are_runs=True)
         # Beyond `count` there may be gaps: runs were looked at no further than that.
         return heads, keys[:count], sequences[:count]
 
@@ -330,7 +339,7 @@ class SortedRuns:
                 keys.append(run.keys[run.start : end])
                 sequences.append(run.sequences[run.start : end])
                 run.take(end - run.start)
-        drawn = Run(*sort_pairs(np.concatenate(keys), np.concatenate(sequences)))
+        drawn = Run(*sort_pairs(np.concatenate(keys), np.concatenate(sequences), are_runs=True))
         self.sealed = [run for run in self.sealed if len(run)]
         # One at a time: runs of like times are half taken all at once, and copying takes time.
         taken = next((run for run in self.sealed if run.is_mostly_taken()), None)

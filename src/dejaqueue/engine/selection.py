@@ -12,50 +12,19 @@ finds moved or cancelled on the way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.engine.arrays import Int64s, Mask
+from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.engine.page import scan_pages
 from dejaqueue.engine.runs import Pair
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import URGENCY_FLIP
-from dejaqueue.model import MessageState, TagFilter
 
-DUE_END_MS = limits.INSTANT_MS_MAX + 1
 _PAGE_ROWS_MIN = 2_048
+_STRETCH_ROWS_MIN = 4_096
 _NONE = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which messages: all that is said holds of them.
-
-    Attributes:
-        states: in one of these states.
-        due_from_ms, due_to_ms: due (or leased until) at the first or later, before the second.
-        group: of exactly this group, "" = of none; None = of any.
-        tags: with such tags; None = any.
-        priority_from, priority_to: of a priority between the two, both included.
-        sender: sent by this one; None = by anybody.
-    """
-
-    states: tuple[MessageState, ...] = (MessageState.SCHEDULED,)
-    due_from_ms: int = 0
-    due_to_ms: int = DUE_END_MS
-    group: str | None = None
-    tags: TagFilter | None = None
-    priority_from: int = 0
-    priority_to: int = limits.PRIORITY_MAX
-    sender: str | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """True if states and due times alone decide."""
-        every = self.priority_from <= 0 and self.priority_to >= limits.PRIORITY_MAX
-        return self.group is None and self.tags is None and self.sender is None and every
 
 
 def matching_mask(state: PartitionState, selection: Selection, places: Int64s) -> Mask:
@@ -132,19 +101,25 @@ def find(
     table = state.table
     parts = [_NONE]
     left, looked = limit, 0
+    rows = max(_STRETCH_ROWS_MIN, 2 * limit)
     for slab_first, slab_end in table.live_slabs():
         first = max(slab_first, first_sequence - table.base)
         end = min(slab_end, end_sequence - table.base)
-        if first >= end:
-            continue
-        if left <= 0 or looked >= rows_max:
+        if first < end and looked >= rows_max:
             return np.concatenate(parts), first + table.base
-        places = _selected_of(state, selection, first, end)
-        looked += end - first
-        parts.append(places[:left] + table.base)
-        if places.size > left:
-            return np.concatenate(parts), int(places[left]) + table.base
-        left -= places.size
+        while first < end:
+            if left <= 0:
+                return np.concatenate(parts), first + table.base
+            stop = min(end, first + rows)
+            places = _selected_of(state, selection, first, stop)
+            looked += stop - first
+            parts.append(places[:left] + table.base)
+            if places.size > left:
+                return np.concatenate(parts), int(places[left]) + table.base
+            left -= places.size
+            # Where little is selected, longer stretches cost less.
+            rows *= 1 if 2 * places.size > stop - first else 2
+            first = stop
     return np.concatenate(parts), None
 
 

@@ -12,6 +12,9 @@ nothing begins at that time: it neither saves up turns nor pays for them. Finish
 messages are handed out, not when they come in, so weights and caps hold at once and what is
 cancelled leaves no gap.
 
+A turn is one message or, by runs, all that a group may give: its time goes on by each of them, and
+that of all to where the first one finishes, so that who comes while a run is out is not behind it.
+
 `FlatShares` does this for a thousand turns at once; `NestedShares` for groups within groups, turn
 by turn. Both may be asked for the turns of one priority alone (priority_shares.py).
 """
@@ -34,6 +37,9 @@ _TIME_MAX = 1 << 60
 UNLISTED = -1
 """The finish of a group that has nothing to give."""
 _NONE = np.zeros(0, dtype=np.int64)
+# Where all groups have a turn in a dispatch, and no more than this are known for each turn, it is
+# faster to look at all that are known than to keep them in order.
+_MOSTLY = 8
 
 Starts: TypeAlias = list[list[Any]]
 """[name of the group or inner node, its time less that of all], in order of the names."""
@@ -106,23 +112,44 @@ class Shares:
         mask: Mask = self._listed[self._places(codes)] == finishes
         return mask
 
-    def share(self, count: int, counts: Int64s) -> Int64s:
-        """The codes of the next `count` turns, in order; fewer if there are no more messages.
+    def share(self, count: int, counts: Int64s, *, by_runs: bool = False) -> Int64s:
+        """The codes of the next `count` messages' groups, in order; fewer if there are no more.
 
         Args:
             counts: what each group has to give, by place.
+            by_runs: a group gives all that it has at its turn.
         """
-        finishes, codes = self._index.pop(count, KEY_MAX, self._is_listed)
+        if by_runs or self._listed_count > count or self._listed.size > _MOSTLY * count:
+            finishes, codes = self._index.pop(count, KEY_MAX, self._is_listed)
+        else:
+            finishes, codes = self._all_listed()
         gives = np.minimum(counts[self._places(codes)], count)
+        if by_runs:
+            return self._serve_runs(finishes, codes, gives, count, counts)
         return self._serve(finishes, codes, gives, count, counts)
 
-    def share_among(self, codes: Int64s, limits: Int64s, count: int, counts: Int64s) -> Int64s:
+    def _all_listed(self) -> tuple[Int64s, Int64s]:
+        """Take every group out of the index: its finish and its code, in no order of theirs."""
+        places = np.flatnonzero(self._listed != UNLISTED)
+        self._index = SortedRuns(self._layout)
+        return self._listed[places], self._codes(places)
+
+    def share_among(
+        self,
+        codes: Int64s,
+        limits: Int64s,
+        count: int,
+        counts: Int64s,
+        *,
+        by_runs: bool = False,
+    ) -> Int64s:
         """As `share`, among these groups only, which give no more than `limits`."""
         finishes = self._listed[self._places(codes)]
         finishes, codes, limits = (part[finishes != UNLISTED] for part in (finishes, codes, limits))
         order = np.lexsort((codes, finishes))
         limits = np.minimum(np.minimum(limits, counts[self._places(codes)]), count)
-        return self._serve(finishes[order], codes[order], limits[order], count, counts, among=True)
+        serve = self._serve_runs if by_runs else self._serve
+        return serve(finishes[order], codes[order], limits[order], count, counts, among=True)
 
     def _serve(
         self,
@@ -137,9 +164,9 @@ class Shares:
         if not codes.size:
             return _NONE
         order = np.argsort(codes, kind="stable")
-        last = int(finishes[-1])  # of as many groups as there are turns nobody needs a later one
+        last = int(finishes.max())  # of as many groups as there are turns nobody needs a later one
         finishes, codes, gives = finishes[order], codes[order], gives[order]
-        at, steps = self._places(codes), self._groups.steps[codes]
+        steps = self._groups.steps[codes]
         turns = _turns(finishes, steps, gives, count, None if among else last)
         places: Int64s = np.repeat(np.arange(codes.size), turns)
         before: Int64s = np.cumsum(turns) - turns
@@ -147,8 +174,39 @@ class Shares:
         ends, places = sort_pairs(finishes[places] + nth * steps[places], places)
         ends, places = ends[:count], places[:count]
         served = np.bincount(places, minlength=codes.size)
-        self._now = max(self._now, int(ends[-1]))
-        self._starts[at] += served * steps
+        self._served(codes, served, int(ends[-1]), counts, among=among)
+        return codes[places]
+
+    def _serve_runs(
+        self,
+        finishes: Int64s,
+        codes: Int64s,
+        gives: Int64s,
+        count: int,
+        counts: Int64s,
+        *,
+        among: bool = False,
+    ) -> Int64s:
+        """As `_serve`, one group after the other. `finishes` ascend, and by code where equal."""
+        if not codes.size:
+            return _NONE
+        served = np.clip(count - (np.cumsum(gives) - gives), 0, gives)
+        last = int(finishes[np.flatnonzero(served)[-1]])
+        self._served(codes, served, last, counts, among=among)
+        return np.repeat(codes, served)
+
+    def _served(
+        self, codes: Int64s, served: Int64s, now: int, counts: Int64s, *, among: bool
+    ) -> None:
+        """So many messages of these groups, each named once, have their turns.
+
+        Args:
+            now: when the last turn began to count for all.
+            among: the groups were not taken out of the index.
+        """
+        at = self._places(codes)
+        self._now = max(self._now, now)
+        self._starts[at] += served * self._groups.steps[codes]
         some_left = counts[at] > served
         # Those of the index were taken out of it, whether they got a turn or not.
         self._list(codes[some_left & (served > 0)] if among else codes[some_left])
@@ -159,7 +217,6 @@ class Shares:
             self._begin_anew()
         self._index.sweep(self._is_listed, self._listed_count)
         self._gave(at, served)
-        return codes[places]
 
     def _gave(self, places: Int64s, counts: Int64s) -> None:
         """So many messages of the groups at these places have their turns."""
@@ -342,10 +399,34 @@ class NestedShares:
                     node.finish = UNLISTED
                 node = node.parent
 
-    def share(self, count: int, counts: Int64s) -> Int64s:
-        """The codes of the next `count` turns, in order; fewer if there are no more messages."""
+    def share(self, count: int, counts: Int64s, *, by_runs: bool = False) -> Int64s:
+        """The codes of the next `count` messages' groups, in order; fewer if there are no more."""
         count = min(count, self._root.count)
-        return np.array([self._serve(self._root) for _ in range(count)], dtype=np.int64)
+        turns: list[int] = []
+        while len(turns) < count:
+            code = self._serve(self._root)
+            leaf = self._leaves[code]
+            more = min(leaf.count, count - len(turns) - 1) if by_runs else 0
+            self._go_on(leaf, more)
+            turns += [code] * (1 + more)
+        return np.array(turns, dtype=np.int64)
+
+    @staticmethod
+    def _go_on(leaf: Node, count: int) -> list[Node]:
+        """A group gives so many more at its turn; the nodes from it up to the root."""
+        path: list[Node] = []
+        node: Node | None = leaf
+        while node is not None and count:
+            path.append(node)
+            node.count -= count
+            if node.parent is not None:
+                node.start += count * node.step
+                if node.count:
+                    node.list()
+                else:
+                    node.finish = UNLISTED
+            node = node.parent
+        return path
 
     def _serve(self, node: Node) -> int:
         """One turn; the code of the group that has it."""
@@ -365,7 +446,15 @@ class NestedShares:
             child.finish = UNLISTED
         return child
 
-    def share_among(self, codes: Int64s, limits: Int64s, count: int, counts: Int64s) -> Int64s:
+    def share_among(
+        self,
+        codes: Int64s,
+        limits: Int64s,
+        count: int,
+        counts: Int64s,
+        *,
+        by_runs: bool = False,
+    ) -> Int64s:
         """As `share`, among these groups only, which give no more than `limits`."""
         rooms: dict[int, int] = {}
         for code, limit in zip(codes.tolist(), limits.tolist(), strict=True):
@@ -375,8 +464,9 @@ class NestedShares:
             while node is not None:
                 rooms[id(node)] = rooms.get(id(node), 0) + room
                 node = node.parent
-        parts = []
-        for _ in range(min(count, rooms.get(id(self._root), 0))):
+        parts: list[int] = []
+        count = min(count, rooms.get(id(self._root), 0))
+        while len(parts) < count:
             node = self._root
             node.count -= 1
             rooms[id(node)] -= 1
@@ -385,7 +475,10 @@ class NestedShares:
                 child = min(children, key=lambda c: (c.finish, c.name))
                 rooms[id(child)] -= 1
                 node = self._serve_child(node, child)
-            parts.append(node.code)
+            more = min(rooms[id(node)], count - len(parts) - 1) if by_runs else 0
+            for above in self._go_on(node, more):
+                rooms[id(above)] -= more
+            parts += [node.code] * (1 + more)
         return np.array(parts, dtype=np.int64)
 
     def forget(self, codes: Int64s) -> Int64s:

@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.engine import Engine
@@ -122,6 +123,7 @@ def begin_snapshot(engine: Engine, tag: str = "") -> SnapshotPlan:
         "now_ms": state.now_ms,
         "epoch": state.epoch,
         "ready_until_ms": state.ready_until_ms,
+        "ready_until_sequence": state.ready_until_sequence,
         "next_sequence": state.table.next_sequence,
         "snapshot_number": state.snapshot_number,
         "counts": asdict(state.counts),
@@ -282,8 +284,8 @@ def restore(meta: str, read: Read, layout: Layout = STANDARD) -> Engine:
         _restore_keys(state)
         _restore_sizes(state)
         if state.ready is not None:
-            state.promote(int(values["ready_until_ms"]))
-            state.ready_until_ms = int(values["ready_until_ms"])
+            until_sequence = values.get("ready_until_sequence", limits.SEQUENCE_MAX)
+            state.fill_ready(int(values["ready_until_ms"]), int(until_sequence))
         if isinstance(state.ready, FairReady):
             state.ready.restore(starts)
         _restore_leases(state, values["leases"], read)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.engine.arrays import Int32s, Int64s, Mask, UInt16s, Words
 from dejaqueue.engine.arrivals import Arrivals
 from dejaqueue.engine.commands import Stage
@@ -25,7 +26,7 @@ from dejaqueue.engine.producers import Producers
 from dejaqueue.engine.ready import Lane, Matches, PriorityReady
 from dejaqueue.engine.records import Counts, DeadGroup, Staged
 from dejaqueue.engine.rules import TIMELINE, Rules
-from dejaqueue.engine.runs import SortedRuns
+from dejaqueue.engine.runs import SortedRuns, all_alive
 from dejaqueue.engine.schedule import Schedule
 from dejaqueue.engine.shares import Starts
 from dejaqueue.engine.table import DONE, SCHEDULED, URGENCY_FLIP, MessageTable
@@ -57,8 +58,10 @@ class PartitionState:
         rules: the topic's settings that matter here.
         lane: scheduled messages by due time; where `ready` is used, those that are not ready.
         ready: messages that are due, where their order is another than by due time; else None.
-        ready_until_ms: whatever is scheduled up to here is in `ready`; the time of the last lease
-            that left a trace.
+        ready_until_ms: whatever is scheduled for before this is in `ready`; the time of the last
+            lease that left a trace, or, while what is due is being taken over, how far that came.
+        ready_until_sequence: what is scheduled for `ready_until_ms` itself is in `ready` up to this
+            sequence.
         groups_moved: True once a message changed its group: stored texts may be outdated.
         expiries: messages that can die of age, by that time.
         groups, tag_sets, senders: names of the codes in the table.
@@ -88,6 +91,7 @@ class PartitionState:
     lane: Lane = field(init=False)
     ready: PriorityReady | FairReady | None = None
     ready_until_ms: int = -1
+    ready_until_sequence: int = limits.SEQUENCE_MAX
     groups_moved: bool = False
     expiries: SortedRuns = field(init=False)
     leases: Leases = field(init=False)
@@ -125,10 +129,13 @@ class PartitionState:
         return self.lane.runs
 
     def is_due(self, keys: Int64s, sequences: Int64s) -> Mask:
-        """Which of these entries of the order index are alive: scheduled, for that time."""
+        """Which of these entries of the order index are alive: scheduled, for that time, and not
+        ready, as what was moved to other groups may have two, of which one was taken over."""
         table = self.table
         places = table.places(sequences)
         mask: Mask = (table.dues_ms[places] == keys) & (table.states[places] == SCHEDULED)
+        if self.ready is not None:
+            mask &= ~self.is_reached(keys, sequences)
         return mask
 
     def is_live(self, sequences: Int64s) -> Mask:
@@ -141,8 +148,20 @@ class PartitionState:
         table = self.table
         places = table.places(sequences)
         mask: Mask = table.states[places] == SCHEDULED
-        mask &= table.dues_ms[places] <= self.ready_until_ms
+        mask &= self.is_reached(table.dues_ms[places], sequences)
         return mask
+
+    def is_reached(self, dues_ms: Int64s, sequences: Int64s) -> Mask:
+        """Which of these are in `ready` if they are scheduled for these times."""
+        mask: Mask = dues_ms <= self.ready_until_ms
+        if self.is_taking_over:
+            mask &= (dues_ms < self.ready_until_ms) | (sequences <= self.ready_until_sequence)
+        return mask
+
+    @property
+    def is_taking_over(self) -> bool:
+        """True if the last piece of what is due was a whole one: there may be more."""
+        return self.ready_until_sequence < limits.SEQUENCE_MAX
 
     def dies_then(self, keys: Int64s, sequences: Int64s) -> Mask:
         """Which of these entries of `expiries` are alive: scheduled, to die at that time."""
@@ -267,6 +286,8 @@ class PartitionState:
     def configure(self, rules: Rules) -> None:
         """Use these rules. What is ready is found again at the next lease."""
         self.rules = rules
+        if self.ready is None and rules.kind in (TopicKind.PRIORITY, TopicKind.FAIR):
+            self.lane.runs.draw_less()  # what is due moves on in pieces
         if self.ready is None and rules.kind is TopicKind.PRIORITY:
             self.ready = PriorityReady(self.table, self.layout, rules.ageing_ms)
         if self.ready is None and rules.kind is TopicKind.FAIR:
@@ -277,24 +298,26 @@ class PartitionState:
                 by_priority = rules.group_order is GroupOrder.PRIORITY
                 self.ready = FairReady(*parts, by_priority=by_priority)
         if isinstance(self.ready, FairReady):
-            self.ready.configure(rules.weights, rules.group_in_flight_max)
+            cap = rules.group_in_flight_max
+            self.ready.configure(rules.weights, cap, by_runs=rules.group_runs)
 
     def schedule(self, places: Int64s, dues_ms: Int64s) -> None:
         """These rows are scheduled now. `dues_ms` is kept and must not be changed any more."""
         if self.rules.keeps:
             return
+        sequences = places + self.table.base
         if self.ready is not None:
-            ready_mask = dues_ms <= self.ready_until_ms
+            ready_mask = self.is_reached(dues_ms, sequences)
             if ready_mask.any():
                 self.ready.add(places[ready_mask])
-                places, dues_ms = places[~ready_mask], dues_ms[~ready_mask]
-        self.lane.insert(dues_ms, places + self.table.base)
+                dues_ms, sequences = dues_ms[~ready_mask], sequences[~ready_mask]
+        self.lane.insert(dues_ms, sequences)
 
     def unschedule(self, places: Int64s) -> None:
         """These rows are scheduled and will not be, but for a lease. Before it is written."""
         if self.ready is not None:
-            ready_mask = self.table.dues_ms[places] <= self.ready_until_ms
-            self.ready.remove(places[ready_mask])
+            dues_ms = self.table.dues_ms[places]
+            self.ready.remove(places[self.is_reached(dues_ms, places + self.table.base)])
 
     def unlease(self, places: Int64s) -> None:
         """These rows are not leased any more."""
@@ -312,14 +335,40 @@ class PartitionState:
         return staged
 
     def promote(self, now_ms: int) -> bool:
-        """Make ready what is due by now; True if anything became ready by it."""
+        """Make ready what is due by now, or a piece of it, as the rules say: by (due, sequence).
+
+        Returns:
+            True if anything became ready by it, or if that was the end of several pieces.
+        """
         assert self.ready is not None
-        _, sequences = self.order.pop(self.counts.scheduled + 1, now_ms, self.is_due)
-        if not sequences.size:
+        count = self.rules.take_over_rows_max or self.counts.scheduled + 1
+        is_exact = self.order.entry_count + self.ready.count == self.counts.scheduled
+        alive = all_alive if is_exact else self.is_due
+        dues_ms, sequences = self.order.pop(count, now_ms, alive)
+        if sequences.size == count:
+            self.ready_until_ms, self.ready_until_sequence = int(dues_ms[-1]), int(sequences[-1])
+        elif sequences.size or self.is_taking_over:
+            self.ready_until_ms, self.ready_until_sequence = now_ms, limits.SEQUENCE_MAX
+        else:
             return False
-        self.ready_until_ms = now_ms
-        self.ready.add(self.table.places(sequences))
+        if sequences.size:
+            self.ready.add(self.table.places(sequences))
         return True
+
+    def fill_ready(self, until_ms: int, until_sequence: int) -> None:
+        """Make ready what was when `ready_until_ms` and `ready_until_sequence` were these."""
+        assert self.ready is not None
+        until = until_ms, until_sequence
+        self.ready_until_ms, self.ready_until_sequence = until
+        count = self.counts.scheduled + 1
+        if self.is_taking_over:
+            count = self.ready_places().size
+        # Until they are taken out of it, they are what the index says.
+        self.ready_until_ms, self.ready_until_sequence = -1, limits.SEQUENCE_MAX
+        _, sequences = self.order.pop(count, until_ms, self.is_due)
+        self.ready_until_ms, self.ready_until_sequence = until
+        if sequences.size:
+            self.ready.add(self.table.places(sequences))
 
     def finish(self, places: Int64s) -> Int64s:
         """These rows, each named once, are done; returns their locators."""
@@ -365,12 +414,8 @@ class PartitionState:
     def ready_places(self) -> Int64s:
         """All rows that are in `ready`. Cost: O(live messages)."""
         table = self.table
-        parts = [_NONE]
-        for places in table.live_places():
-            mask = table.states[places] == SCHEDULED
-            mask &= table.dues_ms[places] <= self.ready_until_ms
-            parts.append(places[mask])
-        return np.concatenate(parts)
+        found = [places[self.is_ready(places + table.base)] for places in table.live_places()]
+        return np.concatenate([_NONE, *found])
 
 
 _NONE = np.zeros(0, dtype=np.int64)

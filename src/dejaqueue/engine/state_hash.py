@@ -38,10 +38,12 @@ def hash_state(state: PartitionState) -> int:
         _update(columns[4], table.locators[places], "<i8")
         for hasher, (name, dtype) in zip(columns[5:], wide, strict=True):
             _update(hasher, getattr(table, name)[places], dtype)
-    if state.counts.replayed and "returned" in table.uses:
-        columns.append(xxhash.xxh3_64())
-        for places in table.live_places():
-            _update(columns[-1], table.returned[places] >> 1, "<u1")
+    if "returned" in table.uses:
+        forgiven = [table.returned[places] >> 1 for places in table.live_places()]
+        if any(counts.any() for counts in forgiven):  # as before anything could be
+            columns.append(xxhash.xxh3_64())
+            for attempts in forgiven:
+                _update(columns[-1], attempts, "<u1")
     leases = xxhash.xxh3_64()
     for lease in state.leases.held(table):
         leases.update(f"{lease.lease_id} {lease.sequences.size};".encode())
@@ -89,7 +91,9 @@ def small_values(state: PartitionState) -> list[Any]:
         ],
         [[name, commit, text] for name, (commit, text) in state.decided.items()],
         state.starts(),
-        state.ready_until_ms,
+        [state.ready_until_ms, state.ready_until_sequence]
+        if state.is_taking_over
+        else state.ready_until_ms,
         state.entries.to_values(),
         # Where there are none it is as if there were no such thing: as before there was.
         *([state.senders.to_values()] if len(state.senders) > 1 else []),

@@ -57,7 +57,7 @@ ROW_BYTES = sum(np.dtype(dtype).itemsize for _, dtype in COLUMNS)
 RETURNED = np.uint8(1)
 """In `returned`: its due time is when it came back, and nobody asked for it."""
 FORGIVEN_MAX = 127
-"""Attempts before a replay that are not counted, at most."""
+"""Attempts before a replay, or that nobody looked at, that are not counted; at most."""
 URGENCY_FLIP = np.uint16(limits.PRIORITY_DEFAULT)
 """urgency ^ this = priority, so that the default priority is a zero, which takes no memory."""
 
@@ -112,8 +112,9 @@ class MessageTable:
             across `append`, which may move them.
         expires_ms, groups, tag_sets, urgencies, key_hashes, payload_sizes, senders, returned:
             the wide columns, 0 where a row has none; a size is one more than it is; `returned`
-            has RETURNED, and from bit 1 on how many attempts were before it was replayed. Not to be
-            read before `uses` says so: looking at a page that nobody wrote takes time.
+            has RETURNED, and from bit 1 on how many attempts are not counted: before it was
+            replayed, or looked at by nobody. Not to be read before `uses` says so: looking at a
+            page that nobody wrote takes time.
         uses: names of the wide columns that were ever written.
         slab_lives: live rows by slab.
         slab_uses: bits of the wide columns in which a slab has a value.
@@ -271,7 +272,7 @@ class MessageTable:
                     self._copy(first_slab + slab)
 
     def tries(self, places: Int64s) -> UInt16s:
-        """Deliveries of each row since it came in or, if it was replayed, since then."""
+        """Deliveries of each row that count: since it came in or was replayed, and looked at."""
         attempts: UInt16s = self.attempts[places]
         if "returned" in self.uses:
             attempts -= self.returned[places] >> 1

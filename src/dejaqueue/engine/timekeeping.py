@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.ready import Lane
+from dejaqueue.engine.runs import Pair
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import LEASED, RETURNED, SCHEDULED
 
@@ -22,14 +24,16 @@ from dejaqueue.engine.table import LEASED, RETURNED, SCHEDULED
 def set_time(state: PartitionState, command: commands.SetTime) -> Effects:
     """The time is another one. Cost: O(live messages)."""
     by_ms, now_ms = command.by_ms, command.now_ms
-    ready_until_ms = state.ready_until_ms
+    until = state.ready_until_ms, state.ready_until_sequence
+    if until[0] > now_ms:
+        until = now_ms, limits.SEQUENCE_MAX
     _shift_dues(state, by_ms)
     state.leases.shift(by_ms)
     for staged in state.staged.values():
         staged.until_ms = max(0, staged.until_ms - by_ms)
     state.producers.shift(by_ms, now_ms)
     state.now_ms = now_ms
-    _order_anew(state, min(ready_until_ms, now_ms))
+    _order_anew(state, until)
     return Effects()
 
 
@@ -48,8 +52,8 @@ def _shift_dues(state: PartitionState, by_ms: int) -> None:
             table.dues_ms[returned] = np.maximum(table.dues_ms[returned] - by_ms, 0)
 
 
-def _order_anew(state: PartitionState, ready_until_ms: int) -> None:
-    """Put all that is scheduled into new indexes; what is due by then is ready, as it was."""
+def _order_anew(state: PartitionState, until: Pair) -> None:
+    """Put all that is scheduled into new indexes; what is up to there is ready, as it was."""
     if state.rules.keeps:
         return
     table, starts = state.table, state.starts()
@@ -60,8 +64,7 @@ def _order_anew(state: PartitionState, ready_until_ms: int) -> None:
             dues_ms: Int64s = table.dues_ms[scheduled]
             state.lane.insert(dues_ms, scheduled + table.base)
     if state.ready is not None:
-        state.promote(ready_until_ms)
-        state.ready_until_ms = ready_until_ms
+        state.fill_ready(*until)
     if isinstance(state.ready, FairReady):
         state.ready.restore(starts)
 

@@ -1,14 +1,15 @@
-"""Seeding: the first messages of a view that begins when there are messages already.
+"""Rows of a view that begins when there are messages already.
 
-Room: engine; pure. Part of what the command OpenView does.
+Room: engine; pure. Part of what the commands OpenView and SeedView do.
 Holds: a row has the locator, key, tags, sender and life that it has in the view it is taken from;
     what decides is the commands alone, so a replay seeds the same rows.
-See: views.py, which asks.
+See: seeding.py, which says which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,18 +19,11 @@ from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.records import Staged
 from dejaqueue.engine.state import PartitionState
 from dejaqueue.engine.table import DONE, SCHEDULED, STAGED
+from dejaqueue.model import TagFilter
 
 _AS_THEY_ARE = ("key_hashes", "payload_sizes", "urgencies", "expires_ms")
 """Wide columns without codes, which are copied."""
 _NONE = np.zeros(0, dtype=np.int64)
-
-
-def everything(sources: Sequence[PartitionState]) -> Int64s:
-    """Sequences of what is live in any of these views, ascending, each once."""
-    parts = [_NONE]
-    for state in sources:
-        parts += [places + state.table.base for places in state.table.live_places()]
-    return np.unique(np.concatenate(parts))
 
 
 def dues_in(sources: Sequence[PartitionState], sequences: Int64s, held_due_ms: int) -> Int64s:
@@ -53,6 +47,41 @@ def undecided(source: PartitionState) -> Int64s:
     return sequences
 
 
+def taken_in(sources: Sequence[PartitionState], sequences: Int64s, takes: TagFilter) -> Mask:
+    """Which of these messages have such tags in the first of these that has them."""
+    mask: Mask = np.zeros(sequences.size, dtype=np.bool_)
+    left: Mask = np.ones(sequences.size, dtype=np.bool_)
+    for source in sources:
+        rows = np.flatnonzero(left & (source.table.states[source.table.places(sequences)] != DONE))
+        mask[rows] = source.matching(takes)(sequences[rows])
+        left[rows] = False
+    return mask
+
+
+def pass_over(state: PartitionState, sequences: Int64s) -> Int64s:
+    """Those of these messages that are scheduled, and not for this view, are done; returns their
+    locators. Without tags that it takes it is for none."""
+    table, takes = state.table, state.rules.takes
+    places = table.places(sequences)
+    places = places[table.states[places] == SCHEDULED]
+    if takes is not None:
+        places = places[~state.matching(takes)(places + table.base)]
+    state.unschedule(places)
+    state.counts.scheduled -= places.size
+    state.counts.acked += places.size
+    locators = state.finish(places)
+    state.sweep_order()
+    return locators
+
+
+def begin(state: PartitionState, first: int, next_sequence: int) -> None:
+    """An empty view may get messages from that sequence on; the next new one has the other."""
+    table = state.table
+    table.begin_at(first)
+    table.row_count = next_sequence - table.base
+    table.reserve(table.row_count)
+
+
 def seed(
     state: PartitionState,
     sources: Sequence[PartitionState],
@@ -62,30 +91,30 @@ def seed(
     arrived_ms: int | None,
     keyless: Int64s = _NONE,
 ) -> None:
-    """Have an empty view begin with these messages. Cost: O(messages).
+    """Have a view begin with these messages, too. Cost: O(messages).
 
     Args:
         sources: the other views; the first that has a message says what it is like.
-        sequences: ascending; none is done in all of them.
+        sequences: ascending; none is done in all of them, and none was ever in this one.
         held_due_ms: when messages that are leased there are due here.
         arrived_ms: when all are due, in a view by arrival; None = when they are due there.
         keyless: those that have lost their keys.
     """
-    table, next_sequence = state.table, sources[0].table.next_sequence
-    table.begin_at(int(sequences[0]) if sequences.size else next_sequence)
-    table.row_count = next_sequence - table.base
-    table.reserve(table.row_count)
+    if not sequences.size:
+        return
+    table = state.table
+    table.reach_back(int(sequences[0]))
+    places = sequences - table.base
+    table.will_write(places)
+    table.blank(places)
     left: Mask = np.ones(sequences.size, dtype=np.bool_)
     for source in sources:
         from_places = source.table.places(sequences)
         rows = np.flatnonzero(left & (source.table.states[from_places] != DONE))
         if rows.size:
             left[rows] = False
-            places = sequences[rows] - table.base
-            copy_rows(state, source, places, from_places[rows], held_due_ms, arrived_ms)
-    places = sequences - table.base
-    table.slab_lives += np.bincount(places >> table.slab_bits, minlength=table.slab_lives.size)
-    table.slab_dirty_mask |= table.slab_lives > 0
+            copy_rows(state, source, places[rows], from_places[rows], held_due_ms, arrived_ms)
+    table.revived(places)
     if "payload_sizes" in table.uses:
         state.count_sizes(places, 1)
     if "key_hashes" in table.uses:
@@ -94,10 +123,16 @@ def seed(
     scheduled = places[table.states[places] == SCHEDULED]
     state.schedule(scheduled, table.dues_ms[scheduled])
     apply.will_die_of_age(state, scheduled)
-    state.counts.enqueued = sequences.size
-    state.counts.scheduled = scheduled.size
-    state.counts.staged = sequences.size - scheduled.size
-    for name, staged in sources[0].staged.items():
+    # As if all that it has were the only messages that there ever were.
+    state.counts.enqueued += sequences.size
+    state.rules = replace(state.rules, ids_from=state.rules.ids_from - sequences.size)
+    state.counts.scheduled += scheduled.size
+    state.counts.staged += sequences.size - scheduled.size
+
+
+def stage(state: PartitionState, source: PartitionState) -> None:
+    """Know the transactions that are undecided there."""
+    for name, staged in source.staged.items():
         state.staged[name] = Staged(
             staged.until_ms, list(staged.enqueued), replaced=list(staged.replaced)
         )

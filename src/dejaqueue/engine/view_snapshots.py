@@ -13,6 +13,7 @@ import json
 from dejaqueue.engine.arrivals import Arrivals
 from dejaqueue.engine.layout import STANDARD, Layout
 from dejaqueue.engine.retention import Retention
+from dejaqueue.engine.seeding import Seeding
 from dejaqueue.engine.snapshot import (
     PlannedFile,
     Read,
@@ -56,7 +57,8 @@ def begin_views_snapshot(views: PartitionViews) -> SnapshotPlan | ViewsPlan:
         own = begin_snapshot(view.engine, f"v{view.number}")
         plans.append(own)
         about = [view.number, view.name, view.born, view.by_arrival]
-        named.append([*about, json.loads(own.meta)])
+        seeding = [] if view.seeding is None else [view.seeding.to_values()]
+        named.append([*about, json.loads(own.meta), *seeding])
     if views.retained is not None:
         kept = views.retained
         own = begin_snapshot(kept.engine, f"v{kept.number}")
@@ -85,13 +87,14 @@ def restore_views(meta: str, read: Read, layout: Layout = STANDARD) -> Partition
     views = PartitionViews(restore(meta, read, layout))
     try:
         values = json.loads(meta)
-        for number, name, born, by_arrival, inner in values.get("views", []):
+        for number, name, born, by_arrival, inner, *seeding in values.get("views", []):
             engine = restore(json.dumps(inner), read, layout)
             if not name:
                 arrivals = Arrivals.from_values(by_arrival)
                 views.retained = Retention(int(number), engine, arrivals)
                 continue
             view = NamedView(int(number), str(name), int(born), bool(by_arrival), engine)
+            view.seeding = Seeding.from_values(seeding[0]) if seeding else None
             views.named[view.number] = view
         views.next_number = int(values.get("next_view", 1))
     except (LookupError, TypeError, ValueError, AttributeError) as error:

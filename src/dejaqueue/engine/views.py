@@ -23,18 +23,19 @@ from dejaqueue.engine.arrays import Int64s, Mask, UInt8s
 from dejaqueue.engine.commands import Command
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.replay import places_in_order, returning
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.retention import Retention
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.selection import Selection
-from dejaqueue.engine.state import Kept, PartitionState
+from dejaqueue.engine.seeding import Seeding, may_finish
+from dejaqueue.engine.state import Kept
 from dejaqueue.engine.table import DEAD, DONE, LEASED, SCHEDULED, STAGED, STAGED_ACK, row_locators
 from dejaqueue.engine.transitions import statuses_by_state
 from dejaqueue.errors import InternalError
 from dejaqueue.model import RowStatus
 
 _NONE = np.zeros(0, dtype=np.int64)
-_OF_VIEWS = (commands.OpenView, commands.DropView, commands.InView, commands.Forget)
+_BEGIN_AND_END = (commands.OpenView, commands.SeedView, commands.DropView)
+_OF_VIEWS = (*_BEGIN_AND_END, commands.InView, commands.Forget)
 _OK, _NOT_FOUND = np.uint8(RowStatus.OK), np.uint8(RowStatus.NOT_FOUND)
 _PRODUCER_STATUSES = statuses_by_state("cancel")
 _RANKS = np.zeros(6, dtype=np.uint8)
@@ -53,6 +54,7 @@ class NamedView:
         name, born: of its subscription (commands.OpenView).
         by_arrival: its messages are due when they come in.
         engine: what it makes of them.
+        seeding: what it begins with and does not have yet; None = it has all of it.
     """
 
     number: int
@@ -60,6 +62,7 @@ class NamedView:
     born: int
     by_arrival: bool
     engine: Engine
+    seeding: Seeding | None = None
 
     def seen_by(self, command: commands.Enqueue) -> commands.Enqueue:
         """New messages as this view takes them: answers and firings are the unnamed one's."""
@@ -138,6 +141,7 @@ class PartitionViews:
         return effects
 
     def _apply(self, command: Command) -> Effects:
+        self._seed_first(command)
         match command:
             case commands.InView():
                 return self._in_view(command)
@@ -157,6 +161,8 @@ class PartitionViews:
                 return self._forget(command)
             case commands.OpenView():
                 return self._open(command)
+            case commands.SeedView():
+                return self._seed_more(command)
             case commands.DropView():
                 return self._drop(command)
             case _:
@@ -212,23 +218,19 @@ class PartitionViews:
             parts.append(_finished(engine, engine.apply(self.retained.seen_by(command))))
         if command.stage is None:
             sequences = np.arange(first, first + command.dues_ms.size, dtype=np.int64)
-            parts.append(self._pass_over(sequences))
+            parts += self._pass_over(sequences)
         effects.freed_locators = self._freed(parts)
         return effects
 
-    def _pass_over(self, sequences: Int64s) -> tuple[Int64s, Int64s]:
-        """Where there is no unnamed view, what came in is done there at once."""
-        state = self.unnamed.state
-        if state.rules.unnamed or not sequences.size:
-            return _NONE, _NONE
-        places = state.table.places(sequences)
-        places = places[state.table.states[places] == SCHEDULED]
-        state.unschedule(places)
-        state.counts.scheduled -= places.size
-        state.counts.acked += places.size
-        locators = state.finish(places)
-        state.sweep_order()
-        return _taken(state.finished), locators
+    def _pass_over(self, sequences: Int64s) -> list[tuple[Int64s, Int64s]]:
+        """What came in is done at once in views that it is not for: in the unnamed one where there
+        is no such view, in others where it has none of the tags that they take."""
+        parts = []
+        for engine in self.engines():
+            if sequences.size and not (engine.rules.unnamed and engine.rules.takes is None):
+                locators = view_rows.pass_over(engine.state, sequences)
+                parts.append((_taken(engine.state.finished), locators))
+        return parts
 
     def _change(self, command: commands.Move | commands.Cancel) -> Effects:
         self._begin(command.now_ms)
@@ -293,7 +295,7 @@ class PartitionViews:
                     own.replaced = [replaced]
         effects = self._everywhere(lambda _engine: command)
         if command.commit:
-            freed = self._freed([self._pass_over(came)])
+            freed = self._freed(self._pass_over(came))
             effects.freed_locators = np.concatenate([effects.freed_locators, freed])
         return effects
 
@@ -304,58 +306,72 @@ class PartitionViews:
             raise InternalError(f"view {command.number} where {self.next_number} comes next")
         self._begin(command.now_ms)
         engine = Engine(self.unnamed.partition, self.unnamed.state.layout)
-        state, sources, back = engine.state, [one.state for one in self.engines()], _NONE
-        if self.retained is not None and command.kept_from_ms is not None:
-            kept = self.retained.engine.state
-            state.kept = Kept(kept, self.retained.arrivals, command.by_arrival)
-            # Before the views by arrival, which do not know when messages are due.
-            logs = sum(view.by_arrival for view in self.named.values())
-            sources.insert(len(sources) - logs, kept)
-        if not command.from_start:
-            sequences = view_rows.undecided(self.unnamed.state)
-        elif command.kept_from_ms is None:
-            sequences = view_rows.everything(sources)
-        else:
-            sequences, back = self._replayed(command, state, sources)
+        state, end = engine.state, self.unnamed.next_sequence
+        first = min(source.live_from(0) for source in self.holders())
+        view_rows.begin(state, first if command.from_start else end, end)
         state.now_ms, state.epoch = command.now_ms, self.unnamed.epoch
-        # As if all that it has were the only messages that there ever were.
-        ids_from = self.unnamed.next_sequence - sequences.size
-        state.configure(replace(Rules.from_text(command.rules), ids_from=ids_from))
-        view_rows.seed(
-            state,
-            sources,
-            sequences,
-            held_due_ms=command.held_due_ms,
-            arrived_ms=command.now_ms if command.by_arrival else None,
-            keyless=back,
-        )
-        if command.name:
-            self.named[command.number] = NamedView(
-                command.number, command.name, command.born, command.by_arrival, engine
-            )
-        else:
-            self.retained = Retention(command.number, engine)
-            first = int(sequences[0]) if sequences.size else self.unnamed.next_sequence
-            self.retained.arrivals.note(command.now_ms, first)
+        state.configure(replace(Rules.from_text(command.rules), ids_from=end))
+        arrived_ms = command.now_ms if command.by_arrival else None
+        undecided = view_rows.undecided(self.unnamed.state)
+        due_ms = command.held_due_ms
+        sources = [self.unnamed.state]
+        view_rows.seed(state, sources, undecided, held_due_ms=due_ms, arrived_ms=arrived_ms)
+        view_rows.stage(state, self.unnamed.state)
         self.next_number += 1
+        if not command.name:
+            self.retained = Retention(command.number, engine)
+            first = int(undecided[0]) if undecided.size else end
+            self.retained.arrivals.note(command.now_ms, first)
+            self.settle()
+            return Effects()
+        view = NamedView(command.number, command.name, command.born, command.by_arrival, engine)
+        self.named[command.number] = view
         self.settle()
+        if command.from_start and first < end:
+            view.seeding = Seeding(first, end, command.kept_from_ms, due_ms, arrived_ms)
+            view.seeding.see(undecided)
+            if not command.in_pieces:
+                self._seed(view, end, command.now_ms)
         return Effects()
 
-    def _replayed(
-        self, command: commands.OpenView, state: PartitionState, sources: list[PartitionState]
-    ) -> tuple[Int64s, Int64s]:
-        """Of what is live or retained, what a view has that begins at a place of its order; and
-        which of it is live nowhere."""
-        from_ms = 0 if command.kept_from_ms is None else command.kept_from_ms
-        sequences = view_rows.everything(sources)
-        states = self.states(sequences)
-        dues_ms = view_rows.dues_in(sources, sequences, command.held_due_ms)
-        if state.kept is not None and command.by_arrival and state.kept.arrivals.firsts:
-            dues_ms = places_in_order(state, state.kept.state, sequences)
-        is_live = states != DONE
-        mask = is_live & ((dues_ms >= from_ms) | (states == STAGED))
-        is_back = ~is_live & returning(state, command.now_ms, from_ms, sequences)
-        return sequences[mask | is_back], sequences[is_back]
+    def _seed(self, view: NamedView, rows: int | Int64s, now_ms: int) -> None:
+        """A view gets these messages of those that it begins with, or so many of the next ones."""
+        seeding = view.seeding
+        if seeding is None:
+            raise InternalError(f"a piece of view {view.number}, which has all that it began with")
+        sources = [engine for engine in self.engines() if engine is not view.engine]
+        if self.retained is not None and seeding.from_ms is not None:
+            # Before the views by arrival, which do not know when messages are due.
+            logs = sum(one.by_arrival for one in self.named.values() if one is not view)
+            sources.insert(len(sources) - logs, self.retained.engine)
+        if isinstance(rows, int):
+            sequences = seeding.turn(sources, rows)
+        else:
+            sequences = seeding.out_of_turn(rows)
+        seeding.seed(view.engine.state, [one.state for one in sources], sequences, now_ms)
+        if seeding.is_done:
+            view.seeding = None
+
+    def _seed_more(self, command: commands.SeedView) -> Effects:
+        view = self.named.get(command.number)
+        if view is None:
+            raise InternalError(f"a piece of view {command.number}, which there is not")
+        self._seed(view, command.span, command.now_ms)
+        return Effects()
+
+    def _seed_first(self, command: Command) -> None:
+        """What a command may finish is in the views first that were opened before."""
+        begun = [view for view in self.named.values() if view.seeding is not None]
+        if not begun:
+            return
+        by_number = {view.number: view.engine for view in self.named.values()}
+        kept = None if self.retained is None else self.retained.engine
+        sequences = may_finish(command, by_number | {0: self.unnamed}, kept)
+        for view in begun:
+            if sequences.size:
+                self._seed(view, sequences, command.now_ms)
+            elif isinstance(command, commands.DropView) and command.number != view.number:
+                self._seed(view, self.unnamed.next_sequence, command.now_ms)
 
     def _drop(self, command: commands.DropView) -> Effects:
         view: NamedView | Retention | None = self.named.pop(command.number, None)
@@ -403,11 +419,10 @@ class PartitionViews:
             sequences = np.concatenate([part[0] for part in parts])
             sequences, first = np.unique(sequences, return_index=True)
             locators = np.concatenate([part[1] for part in parts])[first]
-        is_gone = self.states(sequences) == DONE
-        if self.retained is not None:
-            is_gone &= self.retained.engine.states(sequences) == DONE
-        freed: Int64s = locators[is_gone]
-        return freed
+        for engine in self.holders():  # as a rule one of the first still has them all
+            is_gone = engine.states(sequences) == DONE
+            sequences, locators = sequences[is_gone], locators[is_gone]
+        return locators
 
     @property
     def now_ms(self) -> int:
@@ -519,6 +534,7 @@ class PartitionViews:
         whole = xxhash.xxh3_64(f"{self.next_number} {self.unnamed.state_hash()}".encode())
         for view in self.named.values():
             about = f"{view.number} {view.name!r} {view.born} {view.by_arrival}"
+            about += "" if view.seeding is None else f" {view.seeding.to_values()}"
             whole.update(f";{about} {view.engine.state_hash()}".encode())
         if kept is not None:
             about = f"{kept.number} {kept.arrivals.to_values()}"

@@ -23,7 +23,7 @@ from dejaqueue.flight.silence import ASK_SECONDS, Silence
 
 AT_ONCE_MAX = 16
 Told = dict[str, Any] | None
-"""What a broker says of its topics; None = nothing, or it did not answer in time."""
+"""What a broker says of itself and its topics; None = nothing, or it did not answer in time."""
 
 
 def stats_of_all(
@@ -35,8 +35,8 @@ def stats_of_all(
         own: the answer of this broker's own `stats`.
 
     Returns:
-        The same with all `topics`, and `silent`, the nodes that did not answer; a broker that is
-        alone gives its own answer.
+        The same with all `topics`; with all of `refused_lately`, each with the `node` that refused;
+        and `silent`, the nodes that did not answer. A broker that is alone gives its own answer.
     """
     if not broker.is_shared:
         return own
@@ -49,20 +49,30 @@ def stats_of_all(
         try:
             action = flight.Action("stats", b"{}")
             [answer] = forwarding.action(Onward(url, bearer), action, ASK_SECONDS)
-            told: dict[str, Any] = json.loads(answer.body.to_pybytes())["topics"]
+            told: dict[str, Any] = json.loads(answer.body.to_pybytes())
+            told["topics"].items()
         except Unavailable:
             raise
-        except (DejaQError, ValueError, KeyError):
+        except (DejaQError, ValueError, KeyError, TypeError, AttributeError):
             return None  # it is there, and has nothing for this caller
         return told
 
     answers = _answers([node["url"] for node in others], ask, forwarding.silence, broker.clock)
     topics: dict[str, Any] = {}
-    for answer in answers:
-        topics |= answer or {}
-    topics |= own["topics"]
-    silent = [one["node"] for one, told in zip(others, answers, strict=True) if told is None]
-    return own | {"topics": dict(sorted(topics.items())), "silent": sorted(silent)}
+    # A key that may not look at the whole broker is not told, nor by an older broker.
+    refused = [one | {"node": cluster["node"]} for one in own.get("refused_lately", ())]
+    silent = []
+    for node, told in zip((one["node"] for one in others), answers, strict=True):
+        if told is None:
+            silent.append(node)
+            continue
+        topics |= told["topics"]
+        refused += [one | {"node": node} for one in told.get("refused_lately", ())]
+    return own | {
+        "refused_lately": refused,
+        "topics": dict(sorted((topics | own["topics"]).items())),
+        "silent": sorted(silent),
+    }
 
 
 def _answers(

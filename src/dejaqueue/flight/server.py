@@ -49,7 +49,7 @@ from dejaqueue.flight.produce import serve_writer
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.flight.topic_writers import TopicWriters
 from dejaqueue.model import Topic
-from dejaqueue.schema.messages import SEND
+from dejaqueue.schema.messages import CARRIED, SEND
 from dejaqueue.wire import descriptors
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
@@ -283,12 +283,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
     def do_action(
         self, context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
-        """Administration: JSON in, JSON out."""
+        """Administration: JSON in, JSON out; one has bytes behind its JSON."""
         with translated(), self._near_names(caller_of(context)):
             if action.type not in ACTIONS:
                 raise BadRequest("action", f"one of {', '.join(ACTIONS)}", action.type)
-            body = bounded(action.body, "action.body")
-            values = descriptors.json_object(body or b"{}", "action.body")
+            if ACTIONS[action.type].content:
+                values = self._with_content(action.body, context)
+            else:
+                body = bounded(action.body, "action.body")
+                values = descriptors.json_object(body or b"{}", "action.body")
             try:
                 answer = self._act(action.type, values, caller_of(context), context.peer())
             except Elsewhere as other:
@@ -300,6 +303,19 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             if action.type == "stats" and values.get("topic") is None:
                 answer = self._with_others(context, answer)
             return iter([flight.Result(json.dumps(answer).encode())])
+
+    def _with_content(
+        self, body: pa.Buffer | None, context: flight.ServerCallContext
+    ) -> dict[str, Any]:
+        """The values of a call that has bytes, and these as `content`; they are not copied."""
+        # Arrow's bytes have a sign, which ciphers do not take.
+        content = memoryview(b"" if body is None else body).cast("B")
+        head = bytes(content[: limits.CONTENT_HEAD_BYTES_MAX]).partition(b"\n")[0]
+        values = descriptors.json_object(head, "action.body")
+        content = content[len(head) + 1 :]
+        account = self._broker.quotas.of(caller_of(context), context.peer())
+        account.take_sent(0, len(content))
+        return values | {"content": content}
 
     def _with_others(
         self, context: flight.ServerCallContext, own: dict[str, Any]
@@ -346,7 +362,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 if op == "peek":
                     _, [page] = self._broker.read(op, values, by)
                     if not self._gate.reads(caller, topic):
-                        page = page.drop_columns(["payload"])
+                        page = page.select([n for n in page.schema.names if n not in CARRIED])
                     return flight.RecordBatchStream(pa.Table.from_batches([page]))
                 values |= {"topic": self._broker.shard_of(topic, values.get("partition"))}
                 ticket = flight.Ticket(json.dumps({"op": op} | values).encode())

@@ -36,8 +36,9 @@ from dejaqueue.client.transport import WriteChannel
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.flight.sharded_session import ShardedSession
-from dejaqueue.model import Topic, parse_subscription
+from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_schema
+from dejaqueue.topic_names import parse_subscription
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Reply
 
@@ -87,9 +88,12 @@ class ShardedBrokers:
         urls = [str(node["url"]) for node in self._broker.cluster()["nodes"]]
         if not urls:
             raise Unavailable("this broker has lost touch with the cluster", 100)
-        return RoutedTransport(
-            urls, lambda url: FlightTransport(url, bearer, self._tls, follows=True)
-        )
+        return RoutedTransport(urls, partial(self._transport, bearer))
+
+    def _transport(self, bearer: str | None, url: str) -> FlightTransport:
+        """A connection to a broker. What serves in plain text has files for TLS all the same."""
+        tls = self._tls if url.startswith("dejaqs:") else None
+        return FlightTransport(url, bearer, tls, follows=True)
 
     def flows(self) -> list[Any]:
         """What HTTP requests of callers share."""
@@ -118,7 +122,7 @@ class ShardedBroker:
     """What callers of a broker call, for topics in shards.
 
     Attributes:
-        clock, settings, keys: of the broker that is asked.
+        clock, settings, keys, payloads: of the broker that is asked.
         flow: what HTTP requests share (http/flow.py).
     """
 
@@ -133,6 +137,7 @@ class ShardedBroker:
         self.clock = broker.clock
         self.settings = broker.settings
         self.keys = broker.keys
+        self.payloads = broker.payloads
         self.flow: Any = None
 
     # --- topics: any broker knows them ----------------------------------------------------------
@@ -198,7 +203,10 @@ class ShardedBroker:
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ShardedSession:
         """A consumer of all shards, without credit yet. Raises TopicUnknown, Unavailable."""
         topic = self._learn(options.topic)
-        return ShardedSession(self._transport, options, topic.spread, sink, self.clock, self._alarm)
+        spread = topic.spread
+        session = ShardedSession(self._transport, options, spread, sink, self.clock, self._alarm)
+        session.gives_runs = topic.group_runs
+        return session
 
     # --- calls ----------------------------------------------------------------------------------
 

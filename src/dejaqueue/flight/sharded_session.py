@@ -25,8 +25,8 @@ from dejaqueue.client.transport import ConsumeChannel, Delivery
 from dejaqueue.clock import Clock
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
-from dejaqueue.model import shard_name
 from dejaqueue.schema.shards import shard_of_ids, split_rows
+from dejaqueue.topic_names import shard_name
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Ping, Pong, Reply, Settle
 
@@ -42,7 +42,12 @@ class ShardedSession:
     Args:
         sink: the way to the consumer.
         clock: of the broker that is asked.
+
+    Attributes:
+        gives_runs: as of ConsumerSession; set by who opens it.
     """
+
+    gives_runs = False
 
     def __init__(
         self,

@@ -16,9 +16,10 @@ from dejaqueue import limits
 from dejaqueue.errors import DuplicateKey
 from dejaqueue.http.gather import Answered
 from dejaqueue.model import RowStatus
+from dejaqueue.schema.vouchers import is_voucher, parse_voucher
 
 STATUS_NAMES = tuple(status.name for status in RowStatus)
-_OPTIONAL = ("key", "group", "tags", "headers", "consumer")
+_OPTIONAL = ("key", "group", "tags", "headers", "consumer", "unread")
 Objects = list[dict[str, Any]]
 
 
@@ -99,9 +100,12 @@ def _add_payloads(objects: Objects, column: pa.BinaryArray, *, as_base64: bool) 
             pass
         else:
             for found, text in zip(objects, texts, strict=True):
-                found["payload"] = text
+                if text is not None:
+                    found["payload"] = text
             return
     for found, payload in zip(objects, column.to_pylist(), strict=True):
+        if payload is None:  # it cannot be read now
+            continue
         if not as_base64:
             try:
                 found["payload"] = payload.decode()
@@ -109,4 +113,6 @@ def _add_payloads(objects: Objects, column: pa.BinaryArray, *, as_base64: bool) 
                 pass
             else:
                 continue
+        if is_voucher(payload):
+            found["payload_bytes"] = parse_voucher(payload).byte_count
         found["payload_base64"] = binascii.b2a_base64(payload, newline=False).decode()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 TOPIC = ("topic", "kind")
+SUBSCRIPTION = (*TOPIC, "subscription")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,12 @@ _MESSAGES = (
         TOPIC,
         "Batches that a producer sent again, which got their first answer",
     ),
+    _counter(
+        "dejaq_subscriptions_ended",
+        "subscriptions",
+        TOPIC,
+        "Ephemeral subscriptions that ended, as nobody consumed them any more",
+    ),
     _gauge(
         "dejaq_messages",
         "messages",
@@ -124,12 +131,67 @@ _MESSAGES = (
     ),
 )
 
+_SUBSCRIPTIONS = (
+    _counter(
+        "dejaq_subscription_delivered",
+        "messages",
+        SUBSCRIPTION,
+        "Deliveries to consumers of the subscription, redeliveries included",
+    ),
+    _counter(
+        "dejaq_subscription_redelivered",
+        "messages",
+        SUBSCRIPTION,
+        "Deliveries that were not the first of their message there",
+    ),
+    _counter(
+        "dejaq_subscription_acked", "messages", SUBSCRIPTION, "Messages that were acked there"
+    ),
+    _counter(
+        "dejaq_subscription_nacked", "messages", SUBSCRIPTION, "Messages that were nacked there"
+    ),
+    _counter(
+        "dejaq_subscription_lease_expired",
+        "messages",
+        SUBSCRIPTION,
+        "Leases of the subscription that ended without an ack",
+    ),
+    _counter("dejaq_subscription_dead", "messages", SUBSCRIPTION, "Messages that died there"),
+    _gauge(
+        "dejaq_subscription_messages",
+        "messages",
+        (*SUBSCRIPTION, "state"),
+        "Messages that the subscription is not done with by state: `scheduled` (due or not), "
+        "`leased`, `dead` (on their way to its dead-letter topic)",
+    ),
+    _gauge(
+        "dejaq_subscription_ready",
+        "messages",
+        SUBSCRIPTION,
+        "Of the scheduled ones those that are due there: how far behind it is, in messages",
+    ),
+    _gauge(
+        "dejaq_subscription_behind_seconds",
+        "seconds",
+        SUBSCRIPTION,
+        "How long the first of these has been due (by arrival: has been there); absent by priority "
+        "and in turns of groups, whose first is not the oldest, while something is ready",
+    ),
+    _gauge(
+        "dejaq_subscription_consumers",
+        "consumers",
+        SUBSCRIPTION,
+        "Consumers of the subscription that are connected",
+    ),
+)
+
 _TIMES = (
     _histogram(
         "dejaq_lateness_seconds",
         "seconds",
         TOPIC,
-        "From due to pushed to the consumer by the broker. What is sent ahead counts as 0",
+        "From due to pushed to the consumer by the broker. What is sent ahead counts as 0; what "
+        "was due already when a seek brought it back, or its subscription began, is left out",
     ),
     _histogram(
         "dejaq_felt_lateness_seconds",
@@ -222,6 +284,31 @@ _STORAGE = (
         "seconds",
         (),
         "How long ago that was: what would be lost if the disk were lost now",
+    ),
+    _counter(
+        "dejaq_payloads_stored", "payloads", (), "Payloads that this broker stored in its store"
+    ),
+    _counter("dejaq_payloads_stored_bytes", "bytes", (), "Bytes of those"),
+    _counter(
+        "dejaq_payloads_fetched",
+        "payloads",
+        (),
+        "Payloads that it fetched from there, for deliveries and for whoever looks",
+    ),
+    _counter("dejaq_payloads_fetched_bytes", "bytes", (), "Bytes of those"),
+    _counter("dejaq_payloads_deleted", "payloads", (), "Payloads that it deleted there"),
+    _counter(
+        "dejaq_payloads_damaged",
+        "payloads",
+        (),
+        "Times that a payload was missing there, or was not what was stored. More than 0: the log "
+        "names it",
+    ),
+    _counter(
+        "dejaq_payload_store_failures",
+        "requests",
+        (),
+        "Times that the payload store was away, or had no room",
     ),
     _counter(
         "dejaq_key_documents_refused",
@@ -365,6 +452,7 @@ _SERVERS = (
 
 GROUPS: dict[str, tuple[Metric, ...]] = {
     "Messages": _MESSAGES,
+    "Subscriptions": _SUBSCRIPTIONS,
     "Time": _TIMES,
     "Consumers": _CONSUMERS,
     "Storage": _STORAGE,

@@ -23,6 +23,7 @@ from dejaqueue.access.rules import PUBLIC
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.auditing import BEARER, CERTIFICATE, PRINCIPAL, SIGNED, note_error, record
 from dejaqueue.http.forwarding import FORWARDED
+from dejaqueue.http.heads import takes_messages
 from dejaqueue.http.page_check import PageCheck, what_asks
 from dejaqueue.http.problems import framework_problem, problem
 from dejaqueue.http.sqs import door
@@ -107,6 +108,7 @@ def _is_passed_on(scope: Scope) -> bool:
 
 
 def _takes(scope: Scope) -> bool:
-    """True for DOQ's GET of a message, which takes it."""
+    """True for DOQ's GET of a message, which takes it, and for a stream of events."""
     path: str = scope["path"]
-    return scope["method"] == "GET" and path.startswith("/API/") and path.endswith("/messages")
+    is_get = scope["method"] == "GET" and path.endswith(("/messages", "/events"))
+    return is_get and takes_messages(path)

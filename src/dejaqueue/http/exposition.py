@@ -21,6 +21,7 @@ from dejaqueue.broker.watching import (
     HORIZONS,
     Disks,
     Observer,
+    SubscriptionNumbers,
     TopicNumbers,
     clock_numbers,
 )
@@ -66,11 +67,21 @@ _NUMBERS = {
     "dejaq_history_recorded": "history_recorded",
     "dejaq_history_missed": "history_missed",
     "dejaq_repeated_batches": "repeated",
+    "dejaq_subscriptions_ended": "ended",
     "dejaq_journal_appended_bytes": "appended_bytes",
     "dejaq_journal_cut_bytes": "cut_bytes",
     "dejaq_journal_size_bytes": "journal_bytes",
     "dejaq_inbox_bytes": "inbox_bytes",
 }
+_SUBSCRIPTION_TOTALS = {
+    "dejaq_subscription_delivered": "delivered",
+    "dejaq_subscription_redelivered": "redelivered",
+    "dejaq_subscription_acked": "acked",
+    "dejaq_subscription_nacked": "nacked",
+    "dejaq_subscription_lease_expired": "expired",
+    "dejaq_subscription_dead": "died",
+}
+_SUBSCRIPTION_STATES = ("scheduled", "leased", "dead")
 _OUTCOMES = {"DUPLICATE": "rejected", "KEPT": "kept"}
 
 
@@ -161,8 +172,11 @@ class Exposition:
     def _page(self) -> _Page:
         page = _Page()
         self._add_broker(page)
+        now_ms = self._broker.clock.utc_ms()
         for topic in self._observer.topics():
             _add_topic(page, topic)
+            for subscription in topic.subscriptions:
+                _add_subscription(page, topic, subscription, now_ms)
         self._add_servers(page)
         return page
 
@@ -189,6 +203,7 @@ class Exposition:
         if disks.free_bytes is not None:
             page.add("dejaq_journal_disk_free_bytes", "", disks.free_bytes)
         self._add_backups(page)
+        self._add_payloads(page)
         page.add("dejaq_key_documents_refused", "", broker.keys.refused_count)
         for row in broker.journal_servers():
             _add_journal_server(page, row)
@@ -202,6 +217,12 @@ class Exposition:
             page.add("dejaq_backup_last_seconds", "", counts.last_ms / 1_000)
             age_ms = max(0, self._broker.clock.utc_ms() - counts.last_ms)
             page.add("dejaq_backup_age_seconds", "", age_ms / 1_000)
+
+    def _add_payloads(self, page: _Page) -> None:
+        counts = self._broker.payloads.counts
+        for name in ("stored", "stored_bytes", "fetched", "fetched_bytes", "deleted", "damaged"):
+            page.add(f"dejaq_payloads_{name}", "", getattr(counts, name))
+        page.add("dejaq_payload_store_failures", "", counts.failed)
 
     def _add_servers(self, page: _Page) -> None:
         requests, counting = self._requests, self._broker.counting
@@ -261,6 +282,24 @@ def _add_topic(page: _Page, topic: TopicNumbers) -> None:
     for state, count in partitions.items():
         page.add("dejaq_partitions", f'{labels},state="{state}"', count)
     _add_consumers(page, labels, topic)
+
+
+def _add_subscription(
+    page: _Page, topic: TopicNumbers, numbers: SubscriptionNumbers, now_ms: int
+) -> None:
+    """What tells whether a subscription keeps up; what came in is its topic's."""
+    labels = _labels((*TOPIC, "subscription"), (topic.name, topic.kind, numbers.name))
+    for name, total in _SUBSCRIPTION_TOTALS.items():
+        page.add(name, labels, numbers.totals[total])
+    for state in _SUBSCRIPTION_STATES:
+        labelled = f'{labels},state="{state}"'
+        page.add("dejaq_subscription_messages", labelled, numbers.states[state])
+    page.add("dejaq_subscription_ready", labels, numbers.ready.count)
+    page.add("dejaq_subscription_consumers", labels, numbers.consumers)
+    first_ms = numbers.ready.first_due_ms
+    behind_ms = max(0, now_ms - first_ms) if first_ms >= 0 else 0
+    if first_ms >= 0 or not numbers.ready.count:
+        page.add("dejaq_subscription_behind_seconds", labels, behind_ms / 1_000)
 
 
 def _add_refusals(page: _Page, labels: str, topic: TopicNumbers) -> None:

@@ -6,13 +6,14 @@ Holds: at most GATHERS_MAX gatherers are kept; those with nothing to do go first
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from fastapi import Request
 
 from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
-from dejaqueue.http.auditing import SHARDED
+from dejaqueue.http.auditing import IS_CLOSING, SHARDED
 from dejaqueue.http.columns import send_batch
 from dejaqueue.http.gather import Gather, ToBatch
 from dejaqueue.http.leasing.pool import LeasePool
@@ -70,6 +71,12 @@ class Flow:
     def close(self) -> None:
         """Tell those who wait for messages that the broker stops."""
         self.leases.close()
+
+
+def has_gone(request: Request) -> bool:
+    """True if the connection that a request came on is closed: nobody gets its answer."""
+    is_closing: Callable[[], bool] | None = request.scope.get(IS_CLOSING)
+    return is_closing is not None and is_closing()
 
 
 def flow_of(request: Request) -> Flow:

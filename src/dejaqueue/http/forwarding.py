@@ -11,6 +11,7 @@ See: flight/forwarding.py for the same of Flight; docs/guides/http.md.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
@@ -34,6 +35,8 @@ CONNECT_S = 3.0
 SILENCE_S = 120.0
 """Longer than any request may wait for messages."""
 PIECE_BYTES = 64 << 10
+_ANYWHERE = re.compile("/v1/topics/[^/]+/payload")
+"""What any broker answers, and whose bodies are too large to be held for another."""
 
 # Those of one connection, and those that another broker would take for a web page's.
 _OWN = frozenset(
@@ -63,8 +66,10 @@ class Forwarding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
-        if scope["type"] != "http" or any(
-            name in (FORWARDED, FOLLOWS) for name, _ in scope["headers"]
+        if (
+            scope["type"] != "http"
+            or any(name in (FORWARDED, FOLLOWS) for name, _ in scope["headers"])
+            or _ANYWHERE.fullmatch(scope["path"])
         ):
             await self._app(scope, receive, send)
             return

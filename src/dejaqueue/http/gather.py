@@ -114,6 +114,9 @@ class Gather:
             rows = [row for request in requests for row in request.rows]
         try:
             batch = self._to_batch(rows)
+            if self._broker.payloads.takes(batch):
+                self._write_apart(requests, batch)
+                return
             writer = self._writer_now()
         except DejaQError as error:
             self._answer(requests, Reply(self._number, len(rows), error=error))
@@ -129,6 +132,26 @@ class Gather:
             self._answer(requests, Reply(self._number, len(rows), error=bug))
             return
         writer.submit(self._number, batch, partial(self._reply, requests))
+
+    def _write_apart(self, requests: list[_Request], batch: pa.RecordBatch) -> None:
+        """What waits for the payload store: each request by itself, and nobody behind it."""
+        if len(requests) > 1:
+            self._in_flight -= 1
+            for request in requests:
+                self._write([request])
+            return
+        writer = self._broker.open_write(self._stream, self._sender)
+        self._in_flight -= 1
+        writer.submit(self._number, batch, partial(self._reply_apart, requests))
+
+    def _reply_apart(self, requests: list[_Request], reply: Reply) -> None:
+        """On any thread."""
+
+        def answer() -> None:
+            self._in_flight += 1
+            self._answer(requests, reply)
+
+        call_soon(self._loop, answer)
 
     def _writer_now(self) -> Writer:
         """A writer of the topic as it is now: one of that name may have been deleted and made."""

@@ -18,6 +18,7 @@ from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.columns import instants
 from dejaqueue.times import parse_span_ms
+from dejaqueue.wire.descriptors import check_fields
 
 InstantText = Annotated[
     str | None, Query(description="UTC milliseconds, or ISO 8601 with a zone.", max_length=64)
@@ -67,6 +68,21 @@ def instant_ms(value: object, field: str) -> int | None:
         value = int(value)
     numbers: list[int] = instants([value], field).to_pylist()
     return numbers[0]
+
+
+def selection_of(where: object, *known: str) -> dict[str, Any]:
+    """The fields of a filter in a body, with instants as the broker takes them. Raises BadRequest.
+
+    Args:
+        known: the fields that it may have.
+    """
+    if not isinstance(where, dict):
+        raise BadRequest("where", "an object", where)
+    check_fields(where, list(known))
+    return {
+        name: instant_ms(value, name) if name in ("due_from", "due_to") else value
+        for name, value in where.items()
+    }
 
 
 def span_ms(text: str, field: str) -> int:

@@ -33,8 +33,9 @@ from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.access.roles import Principal
 from dejaqueue.access.tls import certificate_name
 from dejaqueue.errors import DejaQError, ResourceExhausted
-from dejaqueue.http.auditing import CERTIFICATE
+from dejaqueue.http.auditing import CERTIFICATE, IS_CLOSING
 from dejaqueue.http.bounds import Bounds
+from dejaqueue.http.hang_up import has_hung_up
 from dejaqueue.http.lane import SWITCHING, Lane, Lanes
 from dejaqueue.http.one_write import OneWrite
 from dejaqueue.http.problems import MEDIA_TYPE
@@ -254,6 +255,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._enter(Phase.DEAF)
         return False
 
+    def _is_left(self) -> bool:
+        """True if nobody reads an answer any more; the kernel knows sooner than the loop."""
+        if self.transport.is_closing():
+            return True
+        connection = self.transport.get_extra_info("socket")
+        return connection is not None and has_hung_up(connection.fileno())
+
     def shutdown(self) -> None:
         """The server stops."""
         if self._lane is not None:
@@ -324,6 +332,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._began_here = True
         self._head_bytes = self._declared_bytes = 0
         super().on_message_begin()
+        self.scope[IS_CLOSING] = self._is_left  # type: ignore[literal-required]
         if self._certificate:
             self.scope[CERTIFICATE] = self._certificate  # type: ignore[literal-required]
 

@@ -139,6 +139,10 @@ class Message(Shape):
     priority: int
     payload: str = ""
     payload_base64: str = ""
+    payload_bytes: int = Field(
+        default=0,
+        description="Of a payload that is streamed, for which `payload_base64` is the voucher.",
+    )
     key: str = ""
     group: str = ""
     tags: list[str] = []
@@ -218,14 +222,17 @@ class TopicSettings(Shape):
     partitions: int | Literal["auto"] | None = Field(None)
     lease_ms: int | None = Field(None, ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)
     lease_ahead_ms: int | None = Field(None, ge=0, le=limits.LEASE_AHEAD_MS_MAX)
-    max_payload_bytes: int | None = Field(None, ge=0, le=limits.PAYLOAD_BYTES_MAX)
+    max_payload_bytes: int | None = Field(None, ge=0, le=limits.STREAMED_BYTES_MAX)
     max_delay_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
     max_backlog_count: int | None = Field(None, ge=0)
     max_backlog_bytes: int | None = Field(None, ge=0)
     producer_rate_max: int | None = Field(None, ge=0)
     retention_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
+    retention_bytes: int | None = Field(None, ge=0)
+    retention_keys: bool | None = None
     weights: dict[str, int] | None = None
     group_in_flight_max: int | None = Field(None, ge=0, le=limits.CREDIT_MAX)
+    group_runs: bool | None = None
     max_attempts: int | None = Field(None, ge=0, le=limits.ATTEMPTS_MAX)
     dead_letter: str | None = None
     backoff_ms: int | None = Field(None, ge=0, le=limits.BACKOFF_MS_MAX)
@@ -278,10 +285,9 @@ class Purged(Shape):
     is_finished: bool = Field(description="False: call again, there is more.")
 
 
-class Filter(Shape):
+class SeekFilter(Shape):
     """Which messages: all that fit every field that is given."""
 
-    state: Literal["scheduled", "ready"] | None = None
     due_from: Instant | None = Field(None, description="Due then or later; as due.")
     due_to: Instant | None = Field(None, description="Due before then; as due.")
     group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
@@ -290,6 +296,12 @@ class Filter(Shape):
     tags_none: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
     priority_from: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
     priority_to: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
+
+
+class Filter(SeekFilter):
+    """Which messages: all that fit every field that is given."""
+
+    state: Literal["scheduled", "ready"] | None = None
 
 
 IfDue: Any = Field(None, description="Only if it is due then; else it is CHANGED, and stays.")
@@ -317,6 +329,10 @@ class MoveRequest(Shape):
     where: Filter | None = Field(None, description="Instead of messages: all that fit.")
     due: Instant | None = Field(None, description="With where: the new due time.")
     by_ms: int | None = Field(None, description="With where: so much later; negative: earlier.")
+    window_from: Instant | None = Field(
+        None, description="With where: due evenly from then on, in the order that they have."
+    )
+    window_to: Instant | None = Field(None, description="With window_from: and before then.")
     set_priority: int | None = Field(None, ge=0, le=limits.PRIORITY_MAX)
     set_group: str | None = Field(None, max_length=limits.GROUP_BYTES_MAX)
     dry_run: bool = Field(False, description="With where: only count.")
@@ -362,6 +378,7 @@ class PeekedMessage(Message):
     due: int = Field(description="When it is due; of a leased one when its lease ends.")
     state: str
     consumer: str = Field("", description="Of a leased one: who has it, where it is known.")
+    unread: str = Field("", description="Why its payload, then left out, cannot be read now.")
 
 
 class Page(Shape):
@@ -596,8 +613,8 @@ class KeyListed(KeyShown):
     ended: bool
     used_ms: int | None = Field(
         None,
-        description="When it was used last at the broker that was asked, to the minute below; "
-        "null: not since `uses_since_ms`.",
+        description="When it was used last at any broker, to the minute below, at another than was "
+        "asked up to five minutes too early; null: not since `uses_since_ms`.",
     )
 
 
@@ -615,7 +632,7 @@ class Keys(Shape):
 
     required: bool = Field(description="False while there was never a key: anybody may call.")
     uses_since_ms: int = Field(
-        0, description="Uses are known from then on: since the broker that was asked started."
+        0, description="Uses are known from then on: since they are stored here."
     )
     keys: list[KeyListed]
 

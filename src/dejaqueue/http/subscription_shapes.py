@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dejaqueue import limits
-from dejaqueue.http.shapes import Shape
+from dejaqueue.http.shapes import SeekFilter, Shape
 
 
 class SubscriptionSettings(Shape):
@@ -19,10 +19,20 @@ class SubscriptionSettings(Shape):
 
     order: Literal["due", "priority", "groups", "arrival"] | None = None
     start: Literal["new", "live", "beginning"] | int | None = None
+    ephemeral_ms: int | None = Field(
+        None,
+        ge=0,
+        le=limits.EPHEMERAL_MS_MAX,
+        description="It ends when nobody has consumed it for so long; 0 = it does not.",
+    )
+    tags_any: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_all: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
+    tags_none: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
     lease_ms: int | None = Field(None, ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)
     lease_ahead_ms: int | None = Field(None, ge=0, le=limits.LEASE_AHEAD_MS_MAX)
     weights: dict[str, int] | None = None
     group_in_flight_max: int | None = Field(None, ge=0, le=limits.CREDIT_MAX)
+    group_runs: bool | None = None
     max_attempts: int | None = Field(None, ge=0, le=limits.ATTEMPTS_MAX)
     dead_letter: str | None = None
     backoff_ms: int | None = Field(None, ge=0, le=limits.BACKOFF_MS_MAX)
@@ -56,6 +66,7 @@ class Seek(Shape):
         description="Or a time, UTC milliseconds: when messages came in, in order of arrival; "
         "else when they are due."
     )
+    where: SeekFilter | None = Field(None, description="Of these messages alone; as of move.")
 
 
 class SeekResult(Shape):

@@ -87,6 +87,7 @@ class EntryKind(IntEnum):
     """An entry of one view of a partition alone; which one, and of what kind, is in its extra."""
     FORGET = 21
     SEEK = 22
+    SEED_VIEW = 23
     CATALOGUE = 32
     """A change of the catalogue, in a journal of its own (catalogue/changes.py)."""
 
@@ -379,9 +380,10 @@ def append_alone(append: Append) -> None:
         append.error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
 
 
-DOCUMENTS = ("keys", "backup", "backup-schedule", "restore")
+DOCUMENTS = ("keys", "key-uses", "backup", "backup-schedule", "restore", "payloads")
 """What a store keeps for the broker beside topics: API keys (access/key_ring.py); which backups
-were taken of it, when they were read back, and what is being restored into it (broker/backup)."""
+were taken of it, when they were read back, and what is being restored into it (broker/backup); what
+tells its payloads from others' in the payload store (broker/payloads)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 

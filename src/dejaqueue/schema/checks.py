@@ -22,6 +22,8 @@ from dejaqueue.schema import packing
 from dejaqueue.schema.arrival import check_unpacked
 from dejaqueue.schema.instants import check_instants
 from dejaqueue.schema.messages import CANCEL, DEFAULT_PRIORITY, MOVE, SEND, SETTLE
+from dejaqueue.schema.references import payload_bytes
+from dejaqueue.schema.text_columns import text_bytes, text_offsets
 
 _SCHEMAS = {
     "enqueue": SEND,
@@ -48,13 +50,13 @@ class SendColumns:
     Attributes:
         rows: how many.
         dues_ms: int64 array, shape (rows,).
-        payloads: binary column.
+        payloads: binary column; once it is stored, with references in it (references.py).
         keys, groups: utf8 columns, or None where no row has one; a row without is the empty text.
         tags, headers: packed texts (packing.py), or None.
         priorities: uint16 array, or None where all rows have the default.
         expires_ms: int64 array, 0 = never, or None where no row dies of age.
         partitions: int32 array of the producer's choice, or None.
-        payload_bytes: bytes of all payloads together.
+        payload_bytes: bytes of all payloads together, wherever they are.
     """
 
     rows: int
@@ -86,7 +88,7 @@ class SendColumns:
             tags=chosen(self.tags),
             headers=chosen(self.headers),
             partitions=None,
-            payload_bytes=text_bytes(payloads),
+            payload_bytes=payload_bytes(payloads),
             priorities=None if self.priorities is None else self.priorities[indices],
             expires_ms=None if self.expires_ms is None else self.expires_ms[indices],
         )
@@ -200,22 +202,6 @@ def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return column.cast(wanted)
     except pa.ArrowException as wrong:
         raise BadRequest(name, f"values that fit {wanted}", str(wrong)) from None
-
-
-def text_bytes(column: pa.Array) -> int:
-    """Bytes of all texts of a binary or utf8 column together."""
-    offsets = text_offsets(column)
-    return int(offsets[-1] - offsets[0])
-
-
-def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
-    """The int32 offsets of a binary or utf8 column, shape (n + 1,), as they lie (not from 0)."""
-    buffers = column.buffers()
-    if buffers[1] is None or len(column) == 0:
-        return np.zeros(len(column) + 1, dtype=np.int32)
-    first, end = column.offset, column.offset + len(column) + 1
-    # Only as many as there are rows: a buffer from outside may end within a number.
-    return np.frombuffer(buffers[1], dtype=np.int32, count=end)[first:]
 
 
 def _refuse_nulls(name: str, column: pa.Array) -> None:
@@ -360,7 +346,8 @@ def check_send(batch: pa.RecordBatch, topic: Topic, now_ms: int) -> SendColumns:
     if payloads is None:
         raise BadRequest("payload", "a column of this name", ", ".join(batch.schema.names))
     _refuse_nulls("payload", payloads)
-    payload_bytes = _check_bytes("payload", payloads, topic.max_payload_bytes)
+    most = min(topic.max_payload_bytes, limits.PAYLOAD_BYTES_MAX)
+    payload_bytes = _check_bytes("payload", payloads, most)
     dues_ms = _instants(batch, "due")
     if dues_ms is None:
         dues_ms = np.full(rows, now_ms, dtype=np.int64)

@@ -49,6 +49,13 @@ PEEK = pa.schema([*DELIVERY, _STATE, pa.field("consumer", pa.utf8())])
 """What `peek` answers: messages as they are, without leasing them. `consumer` is the name of the
 one that holds the lease; null if it is not leased, or the broker does not know who has it."""
 
+UNREAD = pa.field("unread", pa.utf8())
+"""A last column of a page of `peek` in which payloads cannot be read now, and of no other: why, or
+null. The payloads of such rows are null."""
+
+CARRIED = ("payload", UNREAD.name)
+"""Columns of a page for those who may see what messages carry."""
+
 NEXT = b"next"
 """Name in the metadata of a page's schema of where the next page begins: JSON for `after`."""
 

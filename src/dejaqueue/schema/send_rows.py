@@ -84,9 +84,10 @@ def check_rows(
         raise BadRequest("rows of the batch", f"from 1 to {limits.BATCH_ROWS_MAX}", rows)
     sizes = list(map(len, payloads))
     byte_count, most = sum(sizes), max(sizes)
-    if most > topic.max_payload_bytes:
+    allowed = min(topic.max_payload_bytes, limits.PAYLOAD_BYTES_MAX)
+    if most > allowed:
         row = sizes.index(most)
-        raise BadRequest(f"payload of row {row}", f"at most {topic.max_payload_bytes} bytes", most)
+        raise BadRequest(f"payload of row {row}", f"at most {allowed} bytes", most)
     if byte_count > limits.BATCH_BYTES_MAX:
         raise BadRequest("batch", f"at most {limits.BATCH_BYTES_MAX} bytes of texts", byte_count)
     if dues_ms is None:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.schema.checks import NamedRows, SendColumns, text_offsets
+from dejaqueue.schema.checks import NamedRows, SendColumns
 from dejaqueue.schema.keys import Int64s, hash_keys
+from dejaqueue.schema.text_columns import text_offsets
 
 Parts = list[tuple[int, Int64s]]
 """Shards, and the rows that belong to each, in their order."""

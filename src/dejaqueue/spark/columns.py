@@ -19,7 +19,7 @@ from dejaqueue.schema.texts import mended
 
 READ = {
     "id": ("bigint",),
-    "due": ("bigint", "timestamp"),
+    "due": ("timestamp", "bigint"),
     "attempts": ("int", "bigint"),
     "key": ("string",),
     "group": ("string",),
@@ -28,11 +28,15 @@ READ = {
     "headers": ("map<string,string>",),
     "payload": ("binary", "string"),
     "state": ("string",),
-    "expires": ("bigint", "timestamp"),
+    "expires": ("timestamp", "bigint"),
     "partition": ("int", "bigint"),
     "topic": ("string",),
 }
-"""Columns to read and the types they may be asked for in, the first by default."""
+"""Columns to read and the types they may be asked for in, the first by default.
+
+A timestamp of Spark counts microseconds since 1970 in UTC, so a time in milliseconds is exact in
+it. As bigint it is those milliseconds.
+"""
 HISTORY = {
     "topic": ("string",),
     "partition": ("int", "bigint"),
@@ -52,7 +56,7 @@ HISTORY = {
     "reason": ("string",),
     "missed": ("bigint",),
 }
-"""Columns of the view `history`, as READ."""
+"""Columns of the view `history`, as READ; numbers by default, as in the files that it reads."""
 WRITE = {
     "payload": ("binary", "string"),
     "due": ("bigint", "int", "timestamp"),

@@ -19,7 +19,8 @@ from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.client.routed_transport import RoutedTransport, connect
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import check_topic_name
+from dejaqueue.subscriptions import check_subscription_name
+from dejaqueue.topic_names import check_topic_name, parse_subscription, subscription_name
 
 URL_DEFAULT = "dejaq://localhost:7464"
 ROWS_PER_PARTITION = 1_000_000
@@ -32,6 +33,7 @@ VIEWS = ("messages", "history")
 KNOWN = (
     "url",
     "topic",
+    "subscription",
     "path",
     "view",
     "state",
@@ -64,6 +66,7 @@ class Options:
     Attributes:
         url: of a broker.
         topic: to read or write.
+        subscription: of the topic, to read; "" = the unnamed one.
         view: what a batch query reads: one of VIEWS.
         state: of messages to read; "" = scheduled and leased.
         rows_per_partition: sequences of one input partition at most.
@@ -92,6 +95,7 @@ class Options:
     fails_on_refusals: bool
     refusals_path: str
     label: str = ""
+    subscription: str = ""
     columns: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
     tls: Tls | None = None
@@ -103,19 +107,20 @@ class Options:
         for name in values:
             if name not in (*KNOWN, *_SPARKS_OWN):
                 raise BadRequest(f"option {name}", f"one of {', '.join(KNOWN)}", values[name])
-        topic = values.get("topic") or values.get("path")
-        if not topic:
-            raise BadRequest("option topic", "the name of a topic", None)
+        topic, subscription = _names_of(values)
         refusals = _choice(values, "refusals", ("count", "fail"))
         state = values.get("state", "")
         if state and state not in STATES:
             raise BadRequest("option state", f"one of {', '.join(STATES)}", state)
         if state and values.get("view", "messages") != "messages":
             raise BadRequest("option state", "not with another view than messages", state)
+        if subscription and values.get("view") == "history":
+            raise BadRequest("option subscription", "none: a history is its topic's", subscription)
         most_seconds = limits.BRANCHED_MS_MAX // 1000
         return cls(
             url=values.get("url", URL_DEFAULT),
-            topic=check_topic_name(topic, "option topic"),
+            topic=topic,
+            subscription=subscription,
             view=_choice(values, "view", VIEWS),
             state=state,
             rows_per_partition=_whole(values, "rows.per.partition", ROWS_PER_PARTITION, 1 << 40),
@@ -132,6 +137,18 @@ class Options:
             api_key=values.get("api_key"),
             tls=_tls(values),
         )
+
+    @property
+    def served(self) -> str:
+        """What is read: the topic, or the subscription of it."""
+        return subscription_name(self.topic, self.subscription)
+
+    def check_written(self) -> Options:
+        """These options, for what writes. Raises BadRequest: a subscription is not written to."""
+        if self.subscription:
+            limit = "none: what is sent to a topic is for all its subscriptions"
+            raise BadRequest("option subscription", limit, self.subscription)
+        return self
 
     def transport(self) -> RoutedTransport:
         """A connection of one's own, to be closed."""
@@ -159,6 +176,20 @@ class Options:
     def client(self, name: str) -> ClientCore:
         """A client of one's own, to be closed."""
         return ClientCore(self.transport(), name, RETRY_MS_MAX, None)
+
+
+def _names_of(values: Mapping[str, str]) -> tuple[str, str]:
+    """Topic and subscription, which may stand in one name or in two options. Raises BadRequest."""
+    named = values.get("topic") or values.get("path")
+    if not named:
+        raise BadRequest("option topic", "the name of a topic", None)
+    topic, subscription = parse_subscription(named)
+    own = values.get("subscription", "")
+    if own and subscription not in ("", own):
+        raise BadRequest("option subscription", f"{subscription}, as in the option topic", own)
+    if own or "@" in named:
+        check_subscription_name(own or subscription, "option subscription")
+    return check_topic_name(topic, "option topic"), own or subscription
 
 
 def _choice(values: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:

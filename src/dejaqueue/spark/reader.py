@@ -46,7 +46,7 @@ class Reader(DataSourceReader):
         """One stretch for each partition, and as many sequences as the option says."""
         transport = self._options.transport()
         try:
-            body = {"name": self._options.topic}
+            body = {"name": self._options.served}
             ranges = transport.action("scan_ranges", body).result()["partitions"]
         finally:
             transport.close()
@@ -56,7 +56,7 @@ class Reader(DataSourceReader):
             number, first, end = part["partition"], part["first"], part["end"]
             if pushed.partitions is not None and number not in pushed.partitions:
                 continue
-            ticket = {"topic": self._options.topic, "partition": number, **pushed.fields}
+            ticket = {"topic": self._options.served, "partition": number, **pushed.fields}
             if pushed.keys is not None:
                 ticket["keys"] = sorted(pushed.keys)
             if pushed.ids is not None:

@@ -51,7 +51,7 @@ class DejaqSource(DataSource):
         """For a batch job."""
         if overwrite:
             raise BadRequest("mode", "append: a topic is not overwritten", "overwrite")
-        return Writer(Options.of(self.options), schema)
+        return Writer(Options.of(self.options).check_written(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For a streaming query."""
@@ -64,7 +64,7 @@ class DejaqSource(DataSource):
         """For a streaming query."""
         if overwrite:
             raise BadRequest("output mode", "append", "complete")
-        return StreamWriter(Options.of(self.options), schema)
+        return StreamWriter(Options.of(self.options).check_written(), schema)
 
 
 class DejaqSourceWithFilters(DejaqSource):

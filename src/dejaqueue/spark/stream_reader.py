@@ -117,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for number, rows in claims:
                 ticket = {
                     "op": "claim",
-                    "topic": self._options.topic,
+                    "topic": self._options.served,
                     "partition": int(partition),
                     "claim": number,
                 }
@@ -180,8 +180,8 @@ class _Driver:
 
     def claim(self, rows: int, byte_count: int) -> Claims:
         """Claim up to so many rows, and about so many bytes (0 = any), of all partitions alike."""
-        topic = self._options.topic
-        count = int(self._core.call("describe_topic", {"name": topic})["partitions"])
+        named = {"name": self._options.topic}
+        count = int(self._core.call("describe_topic", named)["partitions"])
         claims: Claims = {}
         ready: dict[int, int] = {}
         left, partitions = rows, list(range(count))
@@ -210,7 +210,7 @@ class _Driver:
             if wanted <= 0:
                 break
             left -= wanted
-            body = {"topic": self._options.topic, "partition": partition, "rows": wanted}
+            body = {"topic": self._options.served, "partition": partition, "rows": wanted}
             if byte_count:
                 body["bytes"] = -(-byte_count // len(partitions))
             # Not repeated if the answer is lost: what it claimed comes back by itself.
@@ -229,7 +229,7 @@ class _Driver:
         self._acked = [*self._acked[-1:], claims]
         if lost:
             # After a restart it may have been acked before.
-            log.info("topic %s: claims that were over already: %s", self._options.topic, lost)
+            log.info("topic %s: claims that were over already: %s", self._options.served, lost)
 
     def hold(self, claims: Claims) -> None:
         """Extend these claims from now on, until they are acked or the query ends."""
@@ -260,14 +260,14 @@ class _Driver:
                 try:
                     self._extend(claims)
                 except DejaQError as wrong:
-                    log.warning("topic %s: claims not extended: %s", self._options.topic, wrong)
+                    log.warning("topic %s: claims not extended: %s", self._options.served, wrong)
 
     def _extend(self, claims: Claims) -> None:
         body = self._body(claims) | {"lease_ms": self._options.claim_ms}
         lost = self._core.call("extend_claims", body)["lost"]
         if lost:
-            log.warning("topic %s: claims that returned: %s", self._options.topic, lost)
+            log.warning("topic %s: claims that returned: %s", self._options.served, lost)
 
     def _body(self, claims: Claims) -> dict[str, Any]:
         numbers = {name: [number for number, _ in rows] for name, rows in claims.items()}
-        return {"topic": self._options.topic, "claims": numbers}
+        return {"topic": self._options.served, "claims": numbers}

@@ -58,7 +58,9 @@ def writes(**options: object) -> list[Written]:
             `label` only writes that had it.
 
     Raises:
-        BadRequest, TopicUnknown, Unavailable.
+        BadRequest: an option is none, or has a value that it cannot have.
+        TopicUnknown: there is no such topic.
+        Unavailable: the broker does not answer.
     """
     checked = Options.of(_named(options))
     core = checked.client("spark-writes")

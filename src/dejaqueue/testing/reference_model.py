@@ -17,6 +17,7 @@ from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Command
 from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.table import FORGIVEN_MAX
 from dejaqueue.model import GroupOrder, MessageState, RowStatus, TagFilter, TopicKind
 from dejaqueue.testing.reference_turns import Turns
 
@@ -86,7 +87,8 @@ class ReferenceModel:
         self.dead_number = 0
         self.staged: dict[str, Transaction] = {}
         self.decided: dict[str, bool] = {}
-        self.ready_until_ms = -1
+        self.ready_until = -1, limits.SEQUENCE_MAX
+        """Due time and sequence of the last message that is ready, if it is still there."""
         self.turns: dict[int, Turns] = {}
         """By priority where that comes first, else all under 0."""
         self.names: list[str] = []
@@ -99,11 +101,11 @@ class ReferenceModel:
         self.relist()
         return outcome
 
-    def relist(self) -> None:
+    def relist(self, opened: frozenset[str] = frozenset()) -> None:
         """Groups that have something to give now, or nothing any more, begin or end to take part
         in the turns."""
         if self.rules.kind is TopicKind.FAIR:
-            gives = self.gives()
+            gives = self.gives(opened)
             for level in gives:
                 self.turns_of(level)
             for level, turns in self.turns.items():
@@ -132,16 +134,22 @@ class ReferenceModel:
     def is_ready(self, message: Message) -> bool:
         """Whether it takes part in an order other than by time."""
         is_scheduled = message.state is MessageState.SCHEDULED
-        return is_scheduled and message.due_ms <= self.ready_until_ms
+        return is_scheduled and (message.due_ms, message.sequence) <= self.ready_until
 
-    def gives(self) -> dict[int, dict[str, int]]:
-        """How many messages each group can give now, by level."""
+    def gives(self, opened: frozenset[str] = frozenset()) -> dict[int, dict[str, int]]:
+        """How many messages each group can give now, by level.
+
+        Args:
+            opened: groups that the lease in hand has taken from already; by runs others wait until
+                none of theirs is leased.
+        """
         readies = Counter((self.level(m), m.group) for m in self.live.values() if self.is_ready(m))
         leased = Counter(m.group for m in self.in_state(MessageState.LEASED))
         cap = self.rules.group_in_flight_max or 1 << 40
         gives: dict[int, dict[str, int]] = {}
         for (level, group), count in readies.items():
-            if (give := min(count, max(0, cap - leased[group]))) > 0:
+            waits = self.rules.group_runs and leased[group] and group not in opened
+            if not waits and (give := min(count, cap - leased[group])) > 0:
                 gives.setdefault(level, {})[group] = give
         return gives
 
@@ -206,7 +214,7 @@ class ReferenceModel:
             if command.by_ms < 0 or heard_ms > command.now_ms:
                 self.heard_ms[name] = heard_ms - command.by_ms
         self.now_ms = command.now_ms
-        self.ready_until_ms = min(self.ready_until_ms, command.now_ms)
+        self.ready_until = min(self.ready_until, (command.now_ms, limits.SEQUENCE_MAX))
         return Outcome()
 
     def begin(self, now_ms: int) -> bool:
@@ -223,7 +231,13 @@ class ReferenceModel:
         return bool(ended or old)
 
     def come_back(
-        self, messages: list[Message], reason: str, *, waits: bool = True, wears_out: bool = True
+        self,
+        messages: list[Message],
+        reason: str,
+        *,
+        waits: bool = True,
+        wears_out: bool = True,
+        is_counted: bool = True,
     ) -> None:
         """Messages that were leased are scheduled for their `due_ms`, or dead."""
         limit = self.rules.max_attempts if wears_out else 0
@@ -239,9 +253,11 @@ class ReferenceModel:
             message.came_back = True
             if waits:
                 sequences = np.array([message.sequence], dtype=np.int64)
-                attempts = np.array([message.attempts], dtype=np.uint16)
+                attempts = np.array([message.attempts - message.forgiven], dtype=np.uint16)
                 wait_ms = self.rules.waits_ms(sequences, attempts)
                 message.due_ms += 0 if wait_ms is None else int(wait_ms[0])
+            if not is_counted:
+                message.forgiven = min(message.forgiven + 1, FORGIVEN_MAX)
 
     def die(self, messages: list[Message], reason: str) -> None:
         """These messages are dead, together."""
@@ -371,17 +387,16 @@ class ReferenceModel:
         then_ms = self.now_ms
         is_void = not self.begin(command.now_ms)
         by_time = self.rules.kind in (TopicKind.TIMELINE, TopicKind.CRON)
-        bound_ms = self.ready_until_ms
-        scheduled = self.in_state(MessageState.SCHEDULED)
-        if not by_time and command.count > 0:
-            is_void &= not any(bound_ms < m.due_ms <= command.now_ms for m in scheduled)
-            self.ready_until_ms = command.now_ms
+        bound = self.ready_until
+        in_pieces = self.rules.take_over_rows_max or bound[1] < limits.SEQUENCE_MAX
+        if not by_time and (command.count > 0 or in_pieces):
+            is_void &= not self.take_over(command.now_ms)
             self.relist()
-        until_ms = command.until_ms if by_time else command.now_ms
         due = [
             message
             for message in self.in_state(MessageState.SCHEDULED)
-            if message.due_ms <= until_ms and self.takes(command, message)
+            if (message.due_ms <= command.until_ms if by_time else self.is_ready(message))
+            and self.takes(command, message)
         ]
         rows = []
         due.sort(key=self.key)
@@ -393,10 +408,26 @@ class ReferenceModel:
             message.due_ms = command.lease_end_ms
         if not rows:
             if is_void:
-                self.now_ms, self.ready_until_ms = then_ms, bound_ms
+                self.now_ms, self.ready_until = then_ms, bound
             return Outcome(is_void=is_void)
         self.leases[command.lease_id] = [(row[0], row[1]) for row in rows]
         return Outcome(leased=rows)
+
+    def take_over(self, now_ms: int) -> bool:
+        """More of what is due is ready now, all or a piece; True if that made a difference."""
+        was_begun = self.ready_until[1] < limits.SEQUENCE_MAX
+        waiting = [
+            message
+            for message in self.in_state(MessageState.SCHEDULED)
+            if message.due_ms <= now_ms and not self.is_ready(message)
+        ]
+        piece = self.rules.take_over_rows_max
+        if piece and len(waiting) >= piece:
+            last = waiting[piece - 1]
+            self.ready_until = last.due_ms, last.sequence
+        else:
+            self.ready_until = now_ms, limits.SEQUENCE_MAX
+        return bool(waiting) or was_begun
 
     def choose(self, due: list[Message], count: int) -> list[Message]:
         """The next messages of a fair topic, one turn after the other. `due` is sorted."""
@@ -406,8 +437,9 @@ class ReferenceModel:
                 message
             )
         chosen: list[Message] = []
+        opened: frozenset[str] = frozenset()
         while len(chosen) < count:
-            gives = self.gives()
+            gives = self.gives(opened)
             open_turns = {
                 level: {g for g, messages in of_level.items() if messages and gives[level].get(g)}
                 for level, of_level in waiting.items()
@@ -416,10 +448,18 @@ class ReferenceModel:
             first = min((level for level, groups in open_turns.items() if groups), default=None)
             if first is None:
                 break
-            message = waiting[first][self.turns_of(first).next(open_turns[first])].pop(0)
-            message.state = MessageState.LEASED
-            chosen.append(message)
-            self.relist()
+            group = self.turns_of(first).next(open_turns[first])
+            run_count = 1
+            if self.rules.group_runs:
+                run_count = min(gives[first][group], len(waiting[first][group]))
+                run_count = min(run_count, count - len(chosen))
+                self.turns_of(first).go_on(group, run_count - 1)
+                opened |= {group}
+            for _ in range(run_count):
+                message = waiting[first][group].pop(0)
+                message.state = MessageState.LEASED
+                chosen.append(message)
+            self.relist(opened)
         return chosen
 
     def settle(self, command: commands.Ack | commands.Nack | commands.Extend) -> Outcome:
@@ -455,8 +495,8 @@ class ReferenceModel:
             if command.bury:
                 self.die(nacked, reason)
             else:
-                waits, wears_out = command.due_ms < 0, not command.release
-                self.come_back(nacked, reason, waits=waits, wears_out=wears_out)
+                waits, counts = command.due_ms < 0, not command.release
+                self.come_back(nacked, reason, waits=waits, wears_out=counts, is_counted=counts)
         if command.lease_id >= 0 and OK not in statuses:
             statuses = [LOST]
         return Outcome(statuses=statuses, freed=sorted(freed))
@@ -546,10 +586,11 @@ class ReferenceModel:
 
     def next_ready_ms(self) -> int | None:
         """As `next_due_ms`, where groups at their cap have nothing to give."""
-        if self.rules.kind is not TopicKind.FAIR or not self.rules.group_in_flight_max:
+        is_capped = self.rules.group_in_flight_max or self.rules.group_runs
+        if self.rules.kind is not TopicKind.FAIR or not is_capped:
             return self.next_due_ms()
         if self.gives():
-            return self.ready_until_ms
+            return self.ready_until[0]
         later = [m.due_ms for m in self.in_state(MessageState.SCHEDULED) if not self.is_ready(m)]
         return min(later, default=None)
 

@@ -68,6 +68,11 @@ class Turns:
             self.nows[node[:-1]] = max(self.nows.get(node[:-1], 0), self.starts[node])
         return ".".join(node[:-1])
 
+    def go_on(self, group: str, count: int) -> None:
+        """So many more messages of the group come at the turn that it just had."""
+        for path in self.paths(group):
+            self.starts[path] += count * (self.finish(path) - self.starts[path])
+
     def tie(self, path: Path) -> tuple[int, str]:
         """Who comes first of two that are equal."""
         return (0, path[-1]) if self.has_levels else (self.codes.get(path[0], 0), "")

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import TagFilter, check_served_name
+from dejaqueue.model import TagFilter
+from dejaqueue.topic_names import check_served_name
 from dejaqueue.wire.frames import check_reason
 
 WRITE_OPS = ("enqueue", "move", "cancel", "ack", "nack", "extend")

@@ -18,3 +18,5 @@ SELECTION_FIELDS = (
     "priority_to",
 )
 """Fields that select messages, in every call that takes a filter (docs/wire.md, "Filters")."""
+SEEK_FIELDS = tuple(name for name in SELECTION_FIELDS if name != "state")
+"""Those of a seek, which is about what is done and what waits."""

@@ -143,12 +143,11 @@ async function fifo() {
   const first = await send("1", "g");
   assert.deepEqual([(await send("1", "g")).MessageId, first.SequenceNumber.length], [first.MessageId, 20]);
   await send("2", "g");
-  const [one] = await received(QueueUrl, 1);
+  const [one, two] = await received(QueueUrl, 2);
   assert.deepEqual([one.Body, one.Attributes.MessageGroupId], ["1", "g"]);
   assert.equal(one.Attributes.SequenceNumber, first.SequenceNumber);
   assert.equal((await sqs.receiveMessage({ QueueUrl })).Messages, undefined);
   await sqs.deleteMessage({ QueueUrl, ReceiptHandle: one.ReceiptHandle });
-  const [two] = await received(QueueUrl, 1);
   assert.equal(two.Body, "2");
   await sqs.deleteMessage({ QueueUrl, ReceiptHandle: two.ReceiptHandle });
   await sqs.deleteQueue({ QueueUrl });

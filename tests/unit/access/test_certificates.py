@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 import trustme
 
-from dejaqueue.access.certificates import certificate_end, check_end, check_key_file
+from dejaqueue.access.certificates import (
+    certificate_end,
+    check_end,
+    check_key_file,
+    check_papers,
+)
 from dejaqueue.findings import Level
+from dejaqueue.settings import BrokerSettings, ClusterSettings, ServerSettings
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
 
@@ -42,3 +48,19 @@ def test_a_key_for_its_owner_alone_is_no_finding(tmp_path: Path) -> None:
     assert [one.mend for one in check_key_file(str(key))] == [f"chmod 600 {key}"]
     key.chmod(0o600)
     assert list(check_key_file(str(key))) == []
+
+
+def test_each_file_that_the_settings_name_is_looked_at_once(tmp_path: Path) -> None:
+    path, key = certificate(tmp_path, NOW + timedelta(100)), tmp_path / "key.pem"
+    key.write_text("", encoding="utf-8")
+    key.chmod(0o644)
+    settings = BrokerSettings(
+        server=ServerSettings(tls_certificate=str(path), tls_key=str(key)),
+        cluster=ClusterSettings(tls_certificate=str(path), tls_key=str(key)),
+    )
+    found = list(check_papers(settings, int(NOW.timestamp() * 1_000)))
+    assert [(one.check, one.level) for one in found] == [
+        ("certificates", Level.FINE),
+        ("private key", Level.HURTS),
+    ]
+    assert list(check_papers(BrokerSettings(), 0)) == []

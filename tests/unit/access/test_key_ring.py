@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.access import key_ring
 from dejaqueue.access.key_ring import InMemory, KeyRing
+from dejaqueue.access.key_uses import KEEP_MS
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused, Unauthenticated, Unavailable
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.store import SegmentStore
@@ -85,26 +87,54 @@ def test_an_ended_key_is_refused_like_an_unknown_one(ring: KeyRing, clock: Virtu
     assert not ring.is_live(key.id)
 
 
+def used(ring: KeyRing) -> list[int | None]:
+    """When each key was used last, the oldest key first."""
+    _, used_ms = ring.uses()
+    return [used_ms.get(key.id) for key in ring.all()]
+
+
 def test_a_use_of_a_key_is_remembered_to_the_minute__a_refusal_is_none(
     ring: KeyRing, clock: VirtualClock
 ) -> None:
-    root, text = ring.create("root", ADMIN)
+    _, text = ring.create("root", ADMIN)
     shop, _ = ring.create("shop", ["produce:a"])
     cert, _ = ring.create("cert:till", ["produce:a"])
-    assert [ring.used_ms(key.id) for key in ring.all()] == [None, None, None]
+    assert used(ring) == [None, None, None]
     clock.advance(ms=150_000)
     ring.find(text)
     with pytest.raises(Unauthenticated):
         ring.find(f"dq_{shop.id}_{text.rpartition('_')[2]}")
     assert ring.is_live(shop.id)  # a stream that is open
-    assert [ring.used_ms(key.id) for key in ring.all()] == [120_000, 120_000, None]
+    assert used(ring) == [120_000, 120_000, None]
     clock.advance(ms=60_000)
     ring.named("cert:till")
-    assert [ring.used_ms(key.id) for key in ring.all()] == [120_000, 120_000, 180_000]
-    assert ring.uses_since_ms == 1_000
+    assert used(ring) == [120_000, 120_000, 180_000]
+    assert ring.uses()[0] == 1_000
     ring.revoke(cert.id)
-    assert ring.used_ms(cert.id) is None
-    assert ring.used_ms(root.id) == 120_000
+    assert used(ring) == [120_000, 120_000]
+
+
+def test_uses_are_stored_apart__at_most_once_in_five_minutes(clock: VirtualClock) -> None:
+    asked: list[Callable[[], None]] = []
+    documents = InMemory()
+    ring = KeyRing(clock, documents, apart=asked.append)
+    _, text = ring.create("root", ADMIN)
+    for _ in range(3):
+        ring.find(text)
+    assert len(asked) == 1
+    assert documents.load_document("key-uses") is None, "no call writes"
+    asked.pop()()
+    clock.advance(ms=KEEP_MS - 1)
+    ring.find(text)
+    assert asked == []
+    clock.advance(ms=1)
+    ring.find(text)
+    assert len(asked) == 1
+    assert KeyRing(clock, documents).uses()[1] == {ring.all()[0].id: 0}
+    asked.pop()()
+    assert KeyRing(clock, documents).uses()[1] == {ring.all()[0].id: KEEP_MS}
+    ring.close()
+    ring.keep_uses()  # there is nothing to store them in
 
 
 def test_a_key_that_has_ended_is_not_used_by_who_tries(ring: KeyRing, clock: VirtualClock) -> None:
@@ -113,7 +143,7 @@ def test_a_key_that_has_ended_is_not_used_by_who_tries(ring: KeyRing, clock: Vir
     clock.advance(ms=100_000)
     with pytest.raises(Unauthenticated):
         ring.find(text)
-    assert ring.used_ms(key.id) is None
+    assert key.id not in ring.uses()[1]
 
 
 def test_a_revoked_key_is_never_found_again(ring: KeyRing) -> None:
@@ -306,3 +336,14 @@ def test_a_key_is_found_by_a_signature__unless_it_has_ended(clock: VirtualClock)
     clock.advance(ms=1_001)
     with pytest.raises(Unauthenticated):
         ring.find_signed(key.id, lambda _: True)
+
+
+def test_a_copy_for_a_backup_has_all_keys__and_opens_another_ring(
+    ring: KeyRing, clock: VirtualClock
+) -> None:
+    assert ring.copied() is None
+    _, text = ring.create("root", ADMIN)
+    copied, documents = ring.copied(), InMemory()
+    assert copied is not None
+    documents.store_document("keys", copied)
+    assert KeyRing(clock, documents).find(text).name == "root"

@@ -17,6 +17,7 @@ from dejaqueue.access import quotas as module
 from dejaqueue.access.quotas import (
     BYTES,
     CONNECTIONS,
+    LATELY_MINUTES,
     OPENINGS,
     ROWS,
     STREAMS,
@@ -378,3 +379,29 @@ def test_a_bucket_goes_ahead_of_itself_only_as_far_as_it_may() -> None:
     assert bucket.take(10, 1, 0, 100) == (True, 100)
     assert bucket.take(10, 1, 0, 100) == (False, 200)
     assert bucket.take(10, 11, 1_100_000) == (True, 0)
+
+
+def test_what_was_refused_lately_is_told__the_most_often_first__and_forgotten() -> None:
+    quotas, clock = make(streams_max=1, percents={"mill": 1})
+    assert quotas.lately() == []
+    now_ms = clock.utc_ms()
+    for principal, count in ((SHOP, 1), (MILL, 3)):
+        account = quotas.of(principal, FAR)
+        for _ in range(count):
+            with pytest.raises(ResourceExhausted):
+                raise account.refused(STREAMS, account.limit(STREAMS), 2)
+    mill, shop = quotas.lately()
+    assert (mill["principal"], mill["quota"], mill["count"]) == ("mill", STREAMS, 3)
+    assert mill["limit"] == quotas.limit(STREAMS, "mill")
+    assert shop == {
+        "principal": "shop", "quota": STREAMS, "limit": 1, "count": 1, "last_ms": now_ms,
+    }  # fmt: skip
+    clock.advance(ms=(LATELY_MINUTES - 1) * 60_000)
+    assert len(quotas.lately()) == 2
+    quotas.of(SHOP, FAR).refused(STREAMS, 1, 2)
+    clock.advance(ms=60_000)
+    [left] = quotas.lately()
+    assert (left["principal"], left["count"]) == ("shop", 1), "those of the first minute are over"
+    clock.advance(ms=LATELY_MINUTES * 60_000)
+    assert quotas.lately() == []
+    assert quotas.refused.read()[STREAMS, "shop"] == 2, "the totals of the metrics stay"

@@ -168,3 +168,5 @@ def test_answers_about_all_topics_show_what_the_caller_may_see() -> None:
     assert answer == {"node": 1, "topics": served[:2]}
     assert shown(caller, "stats", {"topics": {"a": 1, "b": 2, "c": 3}}) == {"topics": {"a": 1}}
     assert shown(caller, "stats", {"topic": "c"}) == {"topic": "c"}
+    refused = {"topics": {"b": 2}, "refused_lately": [{"principal": "shop"}]}
+    assert shown(caller, "stats", refused) == {"topics": {}}

@@ -95,6 +95,23 @@ def test_forgetting_deletes_what_no_backup_names__but_nothing_that_is_young(
     assert (left, orphan.name in left) == ([shared.name], False)
 
 
+def test_a_mark_says_that_a_backup_is_being_taken__and_goes_with_it_or_when_it_is_old(
+    archive: Archive,
+) -> None:
+    assert not archive.is_being_taken("x")
+    for name in ("x", "y"):
+        archive.take(name)
+        assert archive.is_being_taken(name)
+    archive.taken("x")
+    archive.taken("x")
+    assert not archive.is_being_taken("x")
+    [mark] = archive.bucket.objects("taking/")
+    archive.sweep(mark.stored_ms + ORPHAN_MS // 2)
+    assert archive.is_being_taken("y")
+    archive.sweep(LATER_MS)
+    assert not archive.is_being_taken("y")
+
+
 def test_nothing_is_deleted_while_a_backup_cannot_be_read(archive: Archive, tmp_path: Path) -> None:
     piece = archive.put(b"x")
     (tmp_path / "backups").mkdir()

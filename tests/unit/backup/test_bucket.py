@@ -23,6 +23,16 @@ def test_objects_of_a_directory_are_stored_once(tmp_path: Path) -> None:
     assert {mode & 0o077 for mode in modes} == {0}  # for this user alone
 
 
+def test_what_is_deleted_while_it_is_listed_is_left_out(tmp_path: Path) -> None:
+    bucket = DirectoryBucket(tmp_path)
+    for name in ("p/a", "p/b", "p/c"):
+        bucket.put_new(name, b"1")
+    listed = bucket.objects("")
+    assert next(listed).name == "p/a"
+    bucket.delete(["p/b"])
+    assert [one.name for one in listed] == ["p/c"]
+
+
 def test_what_was_being_written_when_a_process_died_is_no_object(tmp_path: Path) -> None:
     bucket = DirectoryBucket(tmp_path)
     bucket.put_new("pieces/a", b"1")
@@ -41,3 +51,13 @@ def test_a_url_names_a_bucket__or_is_refused(tmp_path: Path) -> None:
     for url in ("", "ftp://host/x", "file://host/x", "s3:/bucket", "backups:"):
         with pytest.raises(BadRequest, match=r"backup\.url: a path"):
             open_bucket(url)
+
+
+def test_two_that_write_the_same_at_once_do_not_meet(tmp_path: Path) -> None:
+    """Brokers of a cluster store the same content under the same name."""
+    first, second = DirectoryBucket(tmp_path), DirectoryBucket(tmp_path)
+    with first._draft(tmp_path / "a", b"1") as draft, second._draft(tmp_path / "a", b"1") as other:
+        assert draft != other
+        draft.replace(tmp_path / "a")
+        other.replace(tmp_path / "a")
+    assert first.get("a") == b"1"

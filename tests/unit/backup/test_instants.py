@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.instants import manifest_at
 from dejaqueue.backup.manifest import ROWS
+from dejaqueue.broker.backup import schedule
 from dejaqueue.broker.backup.copying import PartitionReader
 from dejaqueue.broker.backup.restoring import Restore, RestorePlan
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.memory import MemoryStore
-from tests.backups import client_of, started, taken
+from dejaqueue.setting_groups import BackupSettings
+from tests.backups import client_of, settings_of, started, taken
 from tests.patience import until
 
 FAR = 3_600
@@ -82,3 +85,69 @@ def test_an_instant_of_which_entries_are_gone_is_refused_by_name(
     with pytest.raises(Refused, match="a/0 has no entries between backups"):
         manifest_at(archive, instant_ms)
     assert manifest_at(archive, newest.cut_ms) == newest
+
+
+def test_between_backups_of_a_cluster_of_several_machines_there_is_no_instant(
+    tmp_path: Path,
+) -> None:
+    broker, where = started("memory:"), tmp_path / "backups"
+    client_of(broker).create_topic("a")
+    taken(broker, where)
+    instant_ms = instant_after(broker)
+    instant_after(broker)
+    taken(broker, where)
+    broker.stop()
+    archive = Archive.open(str(where))
+    assert manifest_at(archive, instant_ms).partitions == ()
+    second = archive.manifest(archive.ids()[-1])
+    archive.forget([second.id])
+    archive.put_manifest(replace(second, clocks=3))
+    with pytest.raises(Refused, match="are of a cluster: clocks of several machines"):
+        manifest_at(archive, instant_ms)
+    assert manifest_at(archive, second.cut_ms).id == second.id
+
+
+@pytest.mark.parametrize("is_scheduled", [True, False])
+def test_entries_of_a_busy_topic_are_there_between_two_backups_where_a_schedule_takes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_scheduled: bool
+) -> None:
+    """Without one the journal gives them back as soon as snapshots cover them."""
+    monkeypatch.setattr(schedule, "FIRST_MS", 3_600_000)
+    where = tmp_path / "backups"
+    settings = settings_of(tmp_path / "data", segment_bytes=1 << 18, snapshot_entries=50)
+    if is_scheduled:
+        backup = BackupSettings(url=str(where), interval_ms=3_600_000)
+        settings = settings.model_copy(update={"backup": backup})
+    broker = Broker(settings)
+    broker.start()
+    client = client_of(broker)
+    client.create_topic("a")
+    client.send("a", b"stays", delay=FAR)
+    assert taken(broker, where)["state"] == "done"
+    instant_ms = count = 0
+
+    def snapshots() -> int:
+        return int(broker.call("stats", {"topic": "a"})["snapshots"])
+
+    while snapshots() < 5:
+        count += 1
+        rows = [{"payload": b"x" * 1_000, "delay": FAR}] * 20
+        client.cancel("a", ids=client.send_batch("a", rows).ids)
+        if count == 20:
+            client.send("a", b"also stays", delay=FAR)
+            instant_ms = instant_after(broker)
+    assert count > 20
+    assert taken(broker, where)["state"] == "done"
+    broker.stop()
+    archive = Archive.open(str(where))
+    if not is_scheduled:
+        with pytest.raises(Refused, match="had given them back"):
+            manifest_at(archive, instant_ms)
+        return
+    manifest, store = manifest_at(archive, instant_ms), MemoryStore()
+    Restore(archive, manifest, store).run(RestorePlan(until_ms=instant_ms))
+    again = Broker(store=store)
+    again.start()
+    payloads = client_of(again).peek("a", limit=1_000).column("payload").to_pylist()
+    assert {b"stays", b"also stays"} <= {*payloads}
+    again.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -49,6 +50,15 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert Manifest.decode("m", MANIFEST.encode()) == MANIFEST
     assert MANIFEST.byte_count == 7 + 9 + 5  # each piece once
     assert MANIFEST.describe()["topics"] == 1
+
+
+def test_a_partition_is_read_as_it_was_listed__and_one_clock_is_not_told() -> None:
+    listed = json.loads(json.dumps(PARTITION.to_values()))
+    assert PartitionCopy.from_values(listed) == PARTITION
+    several = replace(MANIFEST, clocks=3)
+    assert Manifest.decode("m", several.encode()) == several
+    assert b"clocks" in several.encode()
+    assert b"clocks" not in MANIFEST.encode()  # earlier versions do not know it
 
 
 def test_what_is_not_as_it_was_written_is_refused_by_name() -> None:

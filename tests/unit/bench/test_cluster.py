@@ -55,8 +55,8 @@ def test_brokers_that_leave_and_die_are_measured(
     told: list[str] = []
     outages.outages_postgresql(rates, outages.Size(4, 2_000, 2, 2_000), plan, told.append)
     assert sorted(rates) == ["failover_postgresql", "hand_over_postgresql", "rolling_postgresql"]
-    assert all(0 < one < outages.SERVED_SECONDS_MAX for (one,) in rates.values())
+    assert all(0 < one < outages.SERVED_SECONDS_MAX for (one,) in rates.values()), told
     # Where the time goes is read from what brokers log.
     (killed,) = [line for line in told if "is killed" in line]
-    assert re.search(r"seen as gone .* slots taken .* 4 partitions read", killed)
+    assert re.search(r"seen as gone .* slots taken .* 4 partitions read", killed), killed
     assert list(tmp_path.glob("cluster-*")) == [], told

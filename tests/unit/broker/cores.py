@@ -73,8 +73,10 @@ class Served:
         )
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
         self.core.serve(opened.views, opened.journal, commits, opened.read_from)
-        if Rules.of(topic) != opened.views.unnamed.rules:
-            self.core.apply(Configure(self.core.now_ms(), Rules.of(topic).to_text()))
+        piece = self.core.settings.dispatch.take_over_rows_max
+        rules = Rules.of(topic, take_over_rows_max=piece)
+        if rules != opened.views.unnamed.rules:
+            self.core.apply(Configure(self.core.now_ms(), rules.to_text()))
         self.inbox = Inbox(self.core)
         self.admission = Admission(Allotment(Backlog))
         self.replies: list[Reply] = []

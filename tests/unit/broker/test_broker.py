@@ -41,6 +41,23 @@ def broker() -> Iterator[Broker]:
 # --- its life
 
 
+def test_when_keys_were_used_outlives_the_broker(tmp_path: Path) -> None:
+    url, clock = f"segment://{tmp_path}", VirtualClock(start_ms=600_000)
+    broker = Broker(settings(url), clock)
+    broker.start()
+    key, text = broker.keys.create("root", ["admin:*"])
+    broker.keys.find(text)
+    clock.advance(ms=90_000)
+    broker.keys.find(text)  # too soon to be stored again: a stop does it
+    broker.stop()
+    again = Broker(settings(url), clock)
+    again.start()
+    try:
+        assert again.keys.uses() == (600_000, {key.id: 660_000})
+    finally:
+        again.stop()
+
+
 def test_a_broker_that_does_not_run_says_so__to_whatever_it_is_asked() -> None:
     broker = Broker(settings(), VirtualClock())
     calls: list[Any] = [

@@ -90,6 +90,24 @@ def test_every_row_that_is_pushed_is_counted(rows: int, in_due_order: bool) -> N
 
 
 @pytest.mark.parametrize("in_due_order", [True, False])
+def test_what_came_back_is_not_late_by_its_age__what_is_due_later_may_be(
+    in_due_order: bool,
+) -> None:
+    counting = PartitionCounts(in_due_order=in_due_order)
+    counting.came_back(10, 900)
+    counting.came_back(5, 950)  # another piece; what is below 10 stays known
+    counting.pushed(leased([1, 2], [8, 9]), now_us=1_000_000)
+    assert counting.topic.lateness.read().count == counting.topic.waited.read().count == 0
+    assert counting.pace.late_us_max(1_000) == -1
+    # Late: one that came in later, and one that was due only after it had come back.
+    counting.pushed(leased([1, 940, 960], [9, 10, 7]), now_us=1_000_000)
+    found = counting.topic.lateness.read()
+    assert (found.count, found.sum) == (2, 100_000)
+    assert counting.topic.waited.read().count == 2
+    assert counting.pace.late_us_max(1_000) == 60_000
+
+
+@pytest.mark.parametrize("in_due_order", [True, False])
 def test_what_is_pushed_ahead_is_not_late(in_due_order: bool) -> None:
     counting = PartitionCounts(in_due_order=in_due_order)
     counting.pushed(leased([11, 12], [1, 2]), now_us=10_500)

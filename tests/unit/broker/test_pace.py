@@ -105,3 +105,15 @@ def test_what_nobody_uses_costs_and_says_nothing() -> None:
     assert pace.read(HOUR)["acked_10s"] == []
     pace.add(0, 1, 1)
     assert pace.read(HOUR)["lateness_p99_us"] == -1
+
+
+def test_the_most_that_a_partition_was_late_is_that_of_the_last_five_minutes() -> None:
+    partition = PartitionPace(Pace(Histogram()))
+    assert partition.late_us_max(HOUR) == -1
+    for at_ms, late_us in ((HOUR, 700), (HOUR + 1, -50), (HOUR + SLOT_MS, 200)):
+        partition.pushed(at_ms * 1_000, late_us)
+    assert partition.late_us_max(HOUR + SHOWN_SLOTS * SLOT_MS) == 700
+    assert partition.late_us_max(HOUR + (SHOWN_SLOTS + 1) * SLOT_MS) == 200
+    assert partition.late_us_max(HOUR + (SHOWN_SLOTS + 2) * SLOT_MS) == -1
+    partition.pushed((HOUR + SLOT_MS // 2) * 1_000, 900)  # a clock that was set back
+    assert partition.late_us_max(HOUR + SLOT_MS) == 900

@@ -13,7 +13,7 @@ from dejaqueue.celery.names import (
     topic_of,
     ttl_of,
 )
-from dejaqueue.model import check_topic_name
+from dejaqueue.topic_names import check_topic_name
 
 
 @pytest.mark.parametrize("queue", ["celery", "a.b-c_d", "w@host.celery.pidbox", "ü/ß", "q" * 400])

@@ -136,6 +136,7 @@ ANOTHER: dict[str, Any] = {
     "ageing_ms": 12,
     "weights": {"vip": 3},
     "group_in_flight_max": 13,
+    "group_runs": True,
     "group_order": "priority",
     "max_attempts": 14,
     "dead_letter": "graves",
@@ -149,6 +150,8 @@ ANOTHER: dict[str, Any] = {
     "auto_partitions": True,
     "history": True,
     "retention_ms": 17,
+    "retention_bytes": 18,
+    "retention_keys": True,
     "unnamed": False,
     "subscriptions": {"s": {"max_attempts": 2}},
     "labels": {"owner": "me"},
@@ -239,6 +242,42 @@ def test_subscriptions_are_what_the_file_says(run: Run, file: Path) -> None:
     refused = run("apply", str(file), "--yes")
     assert refused.exit_code == 2
     assert "topics.orders.subscriptions.audit.order: 'arrival', as it was made" in refused.stderr
+
+
+def test_what_is_kept_and_what_ends_by_itself_is_declared(run: Run, file: Path) -> None:
+    """Retention of each kind, with and without a time; subscriptions that outlive no consumer."""
+    text = (
+        '[topics.log]\nunnamed = false\nretention_ms = "1d"\nretention_bytes = 1000\n'
+        "[topics.states]\nretention_keys = true\n"
+        '[topics.states.subscriptions.screen]\nephemeral_ms = "1m"\nstart = "beginning"\n'
+    )
+    file.write_text(text, encoding="utf-8")
+    assert run("apply", str(file), "--yes").exit_code == 0
+    found = topics(run)
+    assert (found["log"]["retention_ms"], found["log"]["retention_bytes"]) == (86_400_000, 1_000)
+    assert found["states"]["retention_keys"]
+    assert found["states"]["subscriptions"]["screen"]["ephemeral_ms"] == 60_000
+    assert plan(run, file) == []
+    text = text.replace('retention_ms = "1d"\n', "").replace('ephemeral_ms = "1m"\n', "")
+    file.write_text(text, encoding="utf-8")
+    assert len(plan(run, file)) == 2
+    assert run("apply", str(file), "--yes").exit_code == 0
+    found = topics(run)
+    assert "retention_ms" not in found["log"]
+    assert found["log"]["retention_bytes"] == 1_000
+    assert "ephemeral_ms" not in found["states"]["subscriptions"]["screen"]
+    file.write_text(
+        '[topics.log]\nunnamed = false\n[topics.log.subscriptions.a]\nephemeral_ms = "1h"\n',
+        encoding="utf-8",
+    )
+    assert run("apply", str(file), "--yes").exit_code == 0
+    file.write_text("[topics.log]\nunnamed = false\n[topics.states]\n", encoding="utf-8")
+    assert not [line for line in plan(run, file, "--prune") if "subscription a" in line]
+    file.write_text(
+        '[topics.log]\nunnamed = false\n[topics.log.subscriptions.a]\nephemeral_ms = "0.5s"\n',
+        encoding="utf-8",
+    )
+    assert "ephemeral_ms" in run("apply", str(file), "--yes").stderr
 
 
 def test_prune_keeps_dead_letters_of_subscriptions_that_live(run: Run, file: Path) -> None:

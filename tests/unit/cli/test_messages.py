@@ -28,6 +28,12 @@ def test_a_message_has_only_the_fields_it_was_given() -> None:
     }
 
 
+def test_why_a_payload_cannot_be_read_is_said() -> None:
+    row = {"id": 1, "due": 0, "attempts": 0, "payload": None, "unread": "it is missing"}
+    found = message_fields(row)
+    assert (found["unread"], "payload" in found) == ("it is missing", False)
+
+
 def test_headers_are_an_object__what_is_no_text_is_base64() -> None:
     row = {"id": 1, "due": 0, "attempts": 1, "headers": [("a", "b")], "payload": b"\xff"}
     shown = message_fields(row)

@@ -18,8 +18,8 @@ from tests.cli.conftest import Run, invoke
     [
         ("--text a --due 0 --delay 1s", "--due or --delay"),
         ("--text a --expires 0 --ttl 1s", "--expires or --ttl"),
-        ("file --text a", "--text, --value or FILE"),
-        ("--text a --value 1", "--text, --value or FILE"),
+        ("file --text a", "--text, --value, --file or FILE"),
+        ("--text a --value 1", "--text, --value, --file or FILE"),
         ("--value {", "--value: JSON"),
         ("file --key k", "--key goes with --text"),
         ("/no/such/file", "cannot read /no/such/file"),
@@ -37,6 +37,18 @@ def test_one_message_gives_its_id(run: Run) -> None:
     row = json.loads(run("peek", "t", "--json").stdout)
     assert (row["id"], row["payload"]) == (shown, "a")
     assert isinstance(json.loads(run("send", "t", "--text", "b", "--json").stdout)["id"], str)
+
+
+def test_tags_are_those_of_the_message__or_of_each_that_has_none(run: Run) -> None:
+    run("topic", "create", "t")
+    run("send", "t", "--text", "a", "--tag", "eu", "--tag", "mail", "--delay", "1h")
+    rows = b'{"payload": "b"}\n'
+    run("send", "t", "--format", "jsonl", "--tag", "uk", "--delay", "2h", stdin=rows)
+    rows = b'{"payload": "c", "tags": ["own"]}\n'
+    run("send", "t", "--format", "jsonl", "--tag", "uk", "--delay", "3h", stdin=rows)
+    found = [json.loads(line) for line in run("peek", "t", "--json").stdout.splitlines()]
+    tags = {row["payload"]: row["tags"] for row in found}
+    assert tags == {"a": ["eu", "mail"], "b": ["uk"], "c": ["own"]}
 
 
 def test_a_value_is_sent_as_compact_json(run: Run) -> None:

@@ -77,3 +77,51 @@ def test_it_goes_back_and_on(run: Run) -> None:
     assert json.loads(made.stdout)["start"] > 0
     run("subscription", "create", "t", "c", "--start", "beginning")
     assert run("consume", "t", "--subscription", "c", "--max", "2").stdout == "x\ny\n"
+
+
+def test_it_goes_back_with_some_messages(run: Run) -> None:
+    run("topic", "create", "t", "--retention", "1h")
+    rows = b'{"payload":"x","group":"acme"}\n{"payload":"y","group":"rest"}\n'
+    assert run("send", "t", "--format", "jsonl", stdin=rows).exit_code == 0
+    consume = ("consume", "t", "--timeout")
+    assert run(*consume, "10s", "--max", "2").stdout == "x\ny\n"
+    seek = ("subscription", "seek", "t", "", "--json", "--to", "beginning")
+    sought = run(*seek, "--group", "acme", "--due-from", "2020-01-01T00:00:00Z")
+    assert json.loads(sought.stdout) == {"replayed": 1, "passed": 0}
+    assert run(*consume, "10s", "--max", "1").stdout == "x\n"
+    none = run(*seek, "--due-to", "2020-01-01T00:00:00Z")
+    assert json.loads(none.stdout) == {"replayed": 0, "passed": 0}
+    run(*consume, "100ms", "--from", "beginning", "--tag", "rest")
+    assert run(*consume, "100ms").stdout == ""  # none had that tag, so none came back
+    back = run(*consume, "10s", "--max", "2", "--from", "beginning", "--not-tag", "rest")
+    assert back.stdout == "x\ny\n"
+
+
+def test_an_ephemeral_one_is_there_while_it_is_consumed(run: Run) -> None:
+    run("topic", "create", "t", "--retention", "1h")
+    run("send", "t", "--text", "x")
+    run("send", "t", "--text", "y")
+    consume = ("consume", "t", "--ephemeral", "--max", "2", "--timeout")
+    assert run(*consume, "100ms").stdout == ""  # it begins with what comes
+    assert run(*consume, "10s", "--from", "beginning").stdout == "x\ny\n"
+    assert run(*consume, "10s", "--from", "10m-ago", "--not-tag", "mail").stdout == "x\ny\n"
+    assert run(*consume, "100ms", "--from", "10m-ago", "--tag", "mail").stdout == ""
+    assert run("subscription", "list", "t", "--json").stdout == ""
+    assert run(*consume, "100ms", "--subscription", "a").exit_code == 2
+    made = run("subscription", "create", "t", "a", "--ephemeral", "1m", "--json").stdout
+    assert json.loads(made)["ephemeral_ms"] == 60_000
+    kept = run("subscription", "alter", "t", "a", "--ephemeral", "0s", "--json").stdout
+    assert json.loads(kept)["ephemeral_ms"] == 0
+
+
+def test_tags_of_a_subscription(run: Run) -> None:
+    run("topic", "create", "t")
+    made = run("subscription", "create", "t", "eu", "--tag", "eu", "--tag", "uk", "--json").stdout
+    assert json.loads(made)["tags_any"] == ["eu", "uk"]
+    run("subscription", "create", "t", "rest", "--not-tag", "eu")
+    run("send", "t", "--text", "without tags")
+    rows = map(json.loads, run("subscription", "list", "t", "--json").stdout.splitlines())
+    assert {row["name"]: row["ready"] for row in rows} == {"eu": 0, "rest": 1}
+    altered = run("subscription", "alter", "t", "eu", "--not-tag", "old", "--json").stdout
+    assert json.loads(altered)["tags_none"] == ["old"]
+    assert json.loads(altered)["tags_any"] == ["eu", "uk"]

@@ -39,6 +39,21 @@ def test_it_fits(columns: int, rows: int) -> None:
     assert "more" in lines[-1]
 
 
+def test_subscriptions_stand_behind_their_topic() -> None:
+    lines = [
+        TopicLine("a", NONE), TopicLine("a@slow", NONE), TopicLine("a@fast", NONE, rate_out=9),
+        TopicLine("b", NONE, rate_out=5), TopicLine("b@x", LATE, "arrival"),
+    ]  # fmt: skip
+    frame = Frame("dejaq://x", NOW_MS, lines, unasked=3)
+    assert [one.name for one in in_order(frame)] == ["b", "b@x", "a", "a@fast", "a@slow"]
+    out = io.StringIO()
+    Console(file=out, width=80).print(draw(frame, 80, 24))
+    shown = out.getvalue()
+    assert "2 topics · 0 scheduled" in shown
+    assert "  @fast" in shown
+    assert "3 subscriptions not asked for" in shown
+
+
 def test_topics_stand_in_the_order_asked_for() -> None:
     first = {order: in_order(replace(FRAME, order=order))[0].name for order in ORDERS.values()}
     assert first == {

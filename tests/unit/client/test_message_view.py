@@ -34,6 +34,14 @@ def test_a_row_becomes_a_message() -> None:
     assert found.json() == [1]
 
 
+def test_why_a_payload_cannot_be_read_is_said() -> None:
+    found = view_of(ROW | {"payload": None, "unread": "it is missing"})
+    assert (found.payload, found.unread) == (None, "it is missing")
+    with pytest.raises(BadRequest, match="payload of message 41: it is missing"):
+        found.json()
+    assert view_of(ROW | {"payload": b"", "unread": None}).unread == ""
+
+
 def test_who_may_not_read_payloads_sees_the_rest() -> None:
     found = view_of(ROW)
     assert (found.key, found.payload) == ("k", None)

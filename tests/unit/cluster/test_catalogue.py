@@ -287,3 +287,11 @@ def test_who_began_an_epoch_asks_whether_the_topic_is_still_there(two: Two) -> N
     for check in checks:
         with pytest.raises(TopicUnknown):
             check()
+
+
+def test_all_of_it_is_told_as_of_now(two: Two) -> None:
+    first, second = two
+    first.create(Topic("t"), exist_ok=False)
+    assert list(second.state().rows) == ["t"]
+    use(first)
+    assert second.state().rows["t"].is_used

@@ -16,7 +16,8 @@ from dejaqueue.cluster.placement import (
     slot_of,
     start_for,
 )
-from dejaqueue.model import Topic, shard_name
+from dejaqueue.model import Topic
+from dejaqueue.topic_names import shard_name
 
 SLOTS = 64
 NODES = [f"node-{number}" for number in range(5)]

@@ -10,8 +10,8 @@ from dejaqueue.cluster.placement import PlacedTopic, slot_of
 from dejaqueue.coordinator.bells import check_key
 from dejaqueue.coordinator.interface import Fact
 from dejaqueue.errors import BadRequest, Elsewhere, from_fields, to_fields
-from dejaqueue.model import (
-    Topic,
+from dejaqueue.model import Topic
+from dejaqueue.topic_names import (
     check_served_name,
     check_topic_name,
     parse_shard,

@@ -350,3 +350,19 @@ def test_keys_are_sealed_anew_where_that_is_asked_for(
         SharedKeys(coordinator, LEASE_MS, clock, after, reseals=True).open(ring)
         assert ring.find(text).name == "root"
         assert Side(coordinator, clock, after).lets_in(text)
+
+
+def test_when_a_key_was_used_at_one_broker_is_told_by_the_others(
+    sides: list[Side], clock: VirtualClock
+) -> None:
+    first, second = sides
+    shop, text = first.ring.create("shop", ["produce:a"])
+    second.keys.refresh()
+    clock.advance(ms=120_000)
+    second.keys.refresh()
+    assert second.lets_in(text)
+    assert shop.id not in first.ring.uses()[1], "it is not stored by the call"
+    second.keys.keep_uses()
+    assert first.ring.uses() == (1_000, {shop.id: 120_000})
+    line(first).cut()
+    assert shop.id not in first.ring.uses()[1], "what others know cannot be asked for"

@@ -58,3 +58,13 @@ def test_a_turn_is_over_that_was_not_renewed_in_time__while_the_coordinator_is_a
             keep()
         coordinator.mend()
     facts.close()
+
+
+def test_turns_of_another_kind_are_apart__and_say_what_is_done() -> None:
+    facts = ProcessFacts()
+    other = {"key": "changes/x", "doing": "doing x", "begun": "do x", "ttl_ms": 1_000}
+    first, second = (Turn(name, facts.open(), **other) for name in "ab")  # type: ignore[arg-type]
+    refused = pytest.raises(Refused, match="node a is doing x: one at a time")
+    with Turn("a", facts.open())(), first(), refused, second():
+        pass
+    facts.close()

@@ -58,6 +58,7 @@ def test_a_stretch_is_shifted_spread_and_cancelled(
     page = browser.post("/future/change", verb="spread", **window)
     assert "10 of 10 messages: done" in browser.work(page)
     assert dues(browser, topic) == [AT_MS + 10_000 * n for n in range(10)]
+    assert "Spread 10" in browser.get(f"/future/selection?topic={topic}")
     page = browser.post("/future/change", verb="cancel", topic=topic, shown=10)
     assert "10 of 10 messages: done" in browser.work(page)
     assert dues(browser, topic) == []

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from dejaqueue import Client
+from dejaqueue.broker.calls import calls
+from dejaqueue.errors import Unavailable
 from dejaqueue.model import Topic, TopicKind
 from dejaqueue.setting_groups import ConsoleSettings
 from dejaqueue.settings import HistorySettings
@@ -174,3 +179,30 @@ def test_a_message_with_a_trace_leads_to_it__if_somebody_said_where() -> None:
             assert (link in page) == is_linked, parent
             assert ("Its trace" in page) == is_linked, parent
         browser.http.close()
+
+
+def test_what_happened_that_cannot_be_told_is_said(
+    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser.post("/topics", name="untold")
+    [made] = send(browser, "untold", {"payload": "x", "delay_ms": 60_000})
+
+    def fails(*_: object) -> dict[str, Any]:
+        raise Unavailable("its disk does not answer")
+
+    monkeypatch.setitem(calls._FUNCTIONS, "message_history", fails)
+    page = browser.get(f"/topics/untold/messages/{made}")
+    assert "What happened to it cannot be told now: " in page
+    assert "its disk does not answer" in page
+    assert "Nothing is recorded of it" not in page
+    assert "Why not yet?" in page, "the rest of the page is there"
+
+
+def test_a_message_of_a_subscription_leads_to_the_history_of_its_topic(
+    site: Site, browser: Browser
+) -> None:
+    site.broker.create_topic(Topic("news", subscriptions={"mail": {}}))
+    [made] = send(browser, "news", {"payload": "x", "delay_ms": 60_000})
+    page = browser.get(f"/topics/news@mail/messages/{made}")
+    assert "A subscription has no history of its own" in page
+    assert f'href="/console/topics/news/messages/{made}#history"' in page

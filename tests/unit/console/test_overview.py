@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dejaqueue.cli.top import Looks
+from dejaqueue.client import Client
 from dejaqueue.console import problems
 from dejaqueue.model import Topic, TopicKind
 from tests.integration.access_fixture import give_keys, running
@@ -51,4 +53,17 @@ def test_a_group_that_starves_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
         page = browser.get("")
         assert "The group slow starves: its oldest message waits for" in page
         assert "What has no group starves" not in page
+        assert "The group slow starves" in browser.get("/topics/turns")
+        browser.http.close()
+
+
+def test_whom_a_quota_refuses_is_a_problem__also_in_dejaq_top() -> None:
+    with running() as site:
+        browser = Browser(site.http_url)
+        site.broker.quotas.of_address("10.0.0.7").refused("streams_max", 3, 4)
+        page = browser.get("")
+        assert "10.0.0.7 was refused once in five minutes by its quota streams_max, 3" in page
+        with Client(f"dejaq://127.0.0.1:{site.flight.port}") as client:
+            [one] = Looks(client, "").take().found
+        assert one.title.startswith("10.0.0.7 was refused once")
         browser.http.close()

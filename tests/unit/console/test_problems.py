@@ -102,3 +102,22 @@ def test_only_where_something_waits_and_something_is_done_a_group_may_starve() -
         (row, fair, Pace()), (row | {"ready": 0}, fair, pace), (row | {"consumers": 0}, fair, pace),
     ):  # fmt: skip
         assert not problems.may_starve(*less)
+
+
+def test_whom_a_quota_refuses_is_named__with_what_to_change() -> None:
+    shop = {"principal": "shop", "quota": "rows_per_s", "limit": 5_000, "count": 1}
+    till = {
+        "principal": "10.0.0.7",
+        "quota": "streams_max",
+        "limit": 3,
+        "count": 2_000,
+        "node": "b",
+    }
+    found = problems.of_quotas([shop, till])
+    assert [one.title for one in found] == [
+        "shop was refused once in five minutes by its quota rows_per_s, 5,000",
+        "10.0.0.7 was refused 2,000 times in five minutes at the broker b by its quota "
+        "streams_max, 3",
+    ]
+    assert "quotas.rows_per_s" in found[0].remedy
+    assert problems.of_quotas([]) == []

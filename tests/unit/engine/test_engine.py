@@ -12,7 +12,7 @@ from dejaqueue.engine import engine as engine_module
 from dejaqueue.engine.commands import Ack, Cancel, Command, Enqueue, Lease, Move, Relocate
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
-from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import InternalError
 from dejaqueue.model import MessageState
 

@@ -142,6 +142,27 @@ def test_a_cap_holds_within_one_dispatch_and_over_several() -> None:
     assert Counter(partition.serve(100)) == {"a": 2, "b": 1}
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    sent=st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=12), min_size=1, max_size=5),
+    counts=st.lists(st.integers(1, 30), min_size=5, max_size=5),
+)
+def test_turns_are_the_same_whether_all_groups_are_looked_at_or_the_index(
+    sent: list[list[int]], counts: list[int]
+) -> None:
+    def served(mostly: int) -> list[list[str]]:
+        partition = Partition(TINY, 0, **{"1": 2, "2": 3})
+        found: list[list[str]] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shares, "_MOSTLY", mostly)
+            for groups, count in zip(sent, counts, strict=False):
+                partition.send([str(group) for group in groups])
+                found.append(partition.serve(count))
+        return found
+
+    assert served(0) == served(1_000)
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_times_that_grow_too_large_begin_anew(
     monkeypatch: pytest.MonkeyPatch, nested: bool

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dejaqueue.engine import group_merge, group_runs
 from dejaqueue.engine.arrays import Int64s, Mask
-from dejaqueue.engine.group_runs import GroupRuns, sort_entries
+from dejaqueue.engine.group_run import sort_entries
+from dejaqueue.engine.group_runs import GroupRuns
 from dejaqueue.engine.layout import STANDARD, TINY, Layout
 
 GROUPS = 4
@@ -93,6 +98,41 @@ def test_an_entry_that_is_there_twice_comes_out_once__also_in_pieces() -> None:
 
     found = runs.take(np.array([1]), np.array([3]), is_ready)
     assert found[1].tolist() == [5, 6, 7]
+
+
+def test_no_step_sorts_much_more_than_came__however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sorted_rows: list[int] = []
+
+    def noted(codes: Int64s, ranks: Int64s, *, are_runs: bool = False) -> tuple[Int64s, Int64s]:
+        sorted_rows.append(codes.size)
+        return sort_entries(codes, ranks, are_runs=are_runs)
+
+    monkeypatch.setattr(group_runs, "sort_entries", noted)
+    monkeypatch.setattr(group_merge, "sort_entries", noted)
+    runs, piece, count = GroupRuns(replace(STANDARD, seal_rows=1_600)), 25, 20_000
+    ranks = np.random.default_rng(1).permutation(count)
+    wanted, ones = np.arange(5), np.ones(5, dtype=np.int64)
+    taken: list[list[int]] = [[] for _ in wanted]
+
+    def take() -> None:
+        groups, found = runs.take(wanted, ones, lambda groups, _: groups >= 0, 0)
+        for group, rank in zip(groups.tolist(), found.tolist(), strict=True):
+            taken[group].append(rank)
+
+    for at in range(0, count, piece):
+        part = np.sort(ranks[at : at + piece])
+        runs.insert(part % 5, part)
+        if at % 100 == 0:
+            take()
+    assert max(sorted_rows) <= 1_000
+    assert len(runs._runs) <= 32  # of two hundred that came in
+    begun = [len(one) for one in taken]
+    while runs.entry_count:
+        take()
+    assert sorted(rank for one in taken for rank in one) == list(range(count))
+    assert all(one[at:] == sorted(one[at:]) for one, at in zip(taken, begun, strict=True))
 
 
 @settings(deadline=None)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from dejaqueue.engine.arrays import Words
-from dejaqueue.engine.commands import Configure, Enqueue, Lease, Move
+from dejaqueue.engine.arrays import Int64s, Mask, Words
+from dejaqueue.engine.commands import Cancel, Configure, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
 from dejaqueue.engine.ready import KEY_MAX, Lane
 from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.state import PartitionState
 from dejaqueue.model import TagFilter, TopicKind
 
 
@@ -111,3 +113,25 @@ def test_filters_of_tags() -> None:
     assert takes(TagFilter(none_of=("red",))) == [0, 3]
     assert takes(TagFilter(any_of=("red",), none_of=("blue",))) == [1]
     assert takes(TagFilter(any_of=("nobody has this",))) == []
+
+
+@pytest.mark.parametrize("kind", [TopicKind.PRIORITY, TopicKind.FAIR], ids=["priority", "fair"])
+def test_where_nothing_is_dead_nothing_is_asked__and_what_is_dead_stays_away(
+    kind: TopicKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(Rules(kind))
+    asked: list[int] = []
+    plain = PartitionState.is_ready
+
+    def noted(state: PartitionState, sequences: Int64s) -> Mask:
+        asked.append(sequences.size)
+        return plain(state, sequences)
+
+    monkeypatch.setattr(PartitionState, "is_ready", noted)
+    send(engine, [0] * 6, [0, 1, 2, 3, 4, 5])
+    assert lease(engine, 1, 2) == [0, 1]
+    assert not asked
+    engine.apply(Cancel(1, np.array([2])))
+    assert lease(engine, 2, 2) == [3, 4]
+    assert asked
+    engine.check()

@@ -9,8 +9,9 @@ import pytest
 
 from dejaqueue.engine import replay
 from dejaqueue.engine.arrays import Words
-from dejaqueue.engine.commands import Ack, Configure, InView, Lease, Nack, Seek, SetTime
+from dejaqueue.engine.commands import Ack, Configure, InView, Lease, Move, Nack, Seek, SetTime
 from dejaqueue.engine.layout import Layout
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.snapshot import PlannedFile
 from dejaqueue.engine.table import MessageTable
@@ -77,6 +78,96 @@ def test_attempts_before_a_replay_do_not_count() -> None:
         partition.now_ms += 200
     partition.apply(Seek, *ALL)  # the dead stay dead
     assert engine.counts.dead == 1
+    partition.views.check()
+
+
+FIRST_MS = 1_000_000
+
+
+def filtered() -> Partition:
+    """Six messages, two of each of three groups: the first of each is done, the other waits."""
+    partition, _ = retaining()
+    names = ("a", "b", "")
+    words = Words(names, np.array([0, 1, 2, 0, 1, 2], dtype=np.int32))
+    tags = Words(("red", ""), np.array([0, 1, 0, 1, 0, 1], dtype=np.int32))
+    soon, later = FIRST_MS + 1_000, FIRST_MS + 5_000
+    partition.send(
+        5, 6, 7, soon, later, later, groups=words, tags=tags,
+        priorities=np.array([1, 2, 3, 1, 2, 3], np.uint16),
+    )  # fmt: skip
+    partition.ack(0, partition.lease(0))
+    return partition
+
+
+@pytest.mark.parametrize(
+    ("wanted", "back", "passed"),
+    [
+        (Selection(), [0, 1, 2], [3, 4, 5]),
+        (Selection(group="a"), [0], [3]),
+        (Selection(group=""), [2], [5]),
+        (Selection(group="nobody"), [], []),
+        (Selection(tags=TagFilter(("red",))), [0, 2], [4]),
+        (Selection(tags=TagFilter((), (), ("red",))), [1], [3, 5]),
+        (Selection(priority_from=2, priority_to=2), [1], [4]),
+        (Selection(due_from_ms=6, due_to_ms=FIRST_MS + 5_000), [1, 2], [3]),
+        (Selection(group="b", tags=TagFilter(("red",))), [], [4]),
+    ],
+)
+def test_a_seek_is_about_what_its_filter_selects(
+    wanted: Selection, back: list[int], passed: list[int]
+) -> None:
+    partition = filtered()
+    engine, every = partition.views.unnamed, array(0, 1, 2, 3, 4, 5)
+    partition.apply(Seek, 0, 1_000, 0, wanted)
+    waiting = engine.states(every) == MessageState.SCHEDULED
+    assert np.flatnonzero(waiting).tolist() == sorted([*back, 3, 4, 5])
+    assert engine.counts.replayed == len(back)
+    partition.views.check()
+    partition.apply(Seek, 0, 1_000, 10**13, wanted)  # beyond all: passes over
+    left = engine.states(every) == MessageState.SCHEDULED
+    assert np.flatnonzero(left).tolist() == [place for place in (3, 4, 5) if place not in passed]
+    partition.views.check()
+
+
+def test_a_filter_asks_what_is_kept__moved_by_its_producer_and_not_by_a_failure() -> None:
+    partition, _ = retaining()
+    partition.now_ms = FIRST_MS
+    rules = Rules(backoff_ms=60_000, jitter_parts=0).to_text()
+    partition.apply(Configure, rules)
+    partition.send(FIRST_MS + 100, FIRST_MS + 100)
+    partition.apply(Move, array(1), array(FIRST_MS + 90_000))
+    partition.now_ms += 200
+    leased = partition.lease(0)
+    partition.views.apply(Nack(partition.now_ms, -1, leased.lease_id))
+    engine = partition.views.unnamed
+    failed_ms = engine.dues(array(0))[0]
+    assert failed_ms > FIRST_MS + 50_000
+    hour = Selection(due_from_ms=FIRST_MS + 50_000)
+    partition.apply(Seek, 0, 10, 10**13, hour)
+    assert engine.states(array(0, 1)).tolist() == [MessageState.SCHEDULED, MessageState.DONE]
+    partition.views.check()
+
+
+def test_what_is_not_kept_is_what_the_view_says() -> None:
+    partition = Partition()
+    words = Words(("a", "b"), np.array([0, 1], dtype=np.int32))
+    partition.send(FIRST_MS + 100, FIRST_MS + 100, groups=words)
+    partition.apply(Seek, 0, 10, 10**13, Selection(group="a"))
+    states = partition.views.unnamed.states(array(0, 1)).tolist()
+    assert states == [MessageState.DONE, MessageState.SCHEDULED]
+
+
+def test_a_log_knows_when_what_is_kept_is_due() -> None:
+    partition, _ = retaining()
+    number = partition.open("log", by_arrival=True)
+    partition.send(FIRST_MS + 10_000, FIRST_MS + 90_000)
+    partition.ack(number, partition.lease(number))
+    late = Selection(due_from_ms=FIRST_MS + 50_000)
+    partition.now_ms += 1
+    partition.views.apply(InView(partition.now_ms, number, Seek(partition.now_ms, 0, 10, 0, late)))
+    engine = partition.views.named[number].engine
+    states = engine.states(array(0, 1)).tolist()
+    assert states == [MessageState.DONE, MessageState.SCHEDULED]
     partition.views.check()
 
 

@@ -109,3 +109,25 @@ def test_it_knows_how_often_a_message_was_delivered_at_most() -> None:
         partition.lease(number)
         partition.now_ms += 2_000  # the lease ends
     assert kept.engine.attempts(np.array([0])).tolist() == [2]
+
+
+def test_how_far_too_much_reaches() -> None:
+    partition, kept = retaining()
+    sizes = np.array([10, 20, 30], dtype=np.uint32)
+    partition.send(1, 2, 3, payload_sizes=sizes, payload_bytes=60)
+    assert [kept.too_much(most, 100, 0) for most in (60, 59, 50, 49, 0)] == [0, 1, 1, 2, 3]
+    assert kept.too_much(0, 2, 0) == 2  # no further than it was asked to look
+    partition.send(4, 5)  # their sizes were not noted
+    assert [kept.too_much(most, 100, 7) for most in (74, 73, 13)] == [0, 1, 4]
+
+
+def test_single_messages_are_forgotten() -> None:
+    partition, kept = retaining()
+    partition.send(1, 2, 3, 4, key_hashes=array(5, 0, 6, 5))
+    assert [part.tolist() for part in kept.keyed(0, 9, 9)] == [[0, 2, 3], [5, 6, 5]]
+    assert [part.tolist() for part in kept.keyed(1, 9, 1)] == [[2], [6]]
+    partition.ack(0, partition.lease(0))
+    freed = partition.apply(Forget, 1, sequences=array(2, 2, 77)).freed_locators
+    assert freed.size == 2
+    assert kept.has(array(0, 1, 2, 3, 99)).tolist() == [False, True, False, True, False]
+    partition.views.check()

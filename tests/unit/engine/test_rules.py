@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +24,24 @@ def test_a_plain_topic_has_the_rules_that_need_no_saying() -> None:
 
 def test_rules_come_back_from_their_text() -> None:
     topic = Topic("t", TopicKind.FAIR, weights={"a": 3}, backoff_ms=7, max_attempts=4).check()
-    rules = Rules.of(topic)
+    rules = Rules.of(topic, take_over_rows_max=5)
+    assert rules.take_over_rows_max == 5
     assert Rules.from_text(rules.to_text()) == rules
     assert rules.kind is Rules.from_text(rules.to_text()).kind
+
+
+def test_only_orders_apart_take_over_in_pieces__and_earlier_versions_know_the_text() -> None:
+    assert Rules.of(Topic("t"), take_over_rows_max=5) == TIMELINE
+    assert "take_over" not in Rules.of(Topic("t", TopicKind.FAIR)).to_text()
+
+
+def test_whose_groups_are_in_order_takes_over_at_once__what_goes_back_comes_first() -> None:
+    def piece(**settings: Any) -> int:
+        topic = Topic("t", TopicKind.FAIR, **settings)
+        return Rules.of(topic, take_over_rows_max=5).take_over_rows_max
+
+    assert (piece(), piece(group_in_flight_max=2)) == (5, 5)
+    assert (piece(group_in_flight_max=1), piece(group_runs=True, group_in_flight_max=9)) == (0, 0)
 
 
 def test_waits_grow_by_the_factor_up_to_the_longest() -> None:

@@ -16,8 +16,8 @@ from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Move
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import STANDARD, TINY
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.rules import Rules
-from dejaqueue.engine.selection import Selection
 from dejaqueue.model import MessageState, TagFilter, Topic, TopicKind
 
 GROUPS = ("", "a", "b")

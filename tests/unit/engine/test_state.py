@@ -10,11 +10,21 @@ import numpy as np
 import pytest
 
 from dejaqueue.engine.arrays import Int64s, Mask
-from dejaqueue.engine.commands import Ack, Cancel, Configure, Enqueue, Lease, Move, Stage
+from dejaqueue.engine.commands import (
+    Ack,
+    Cancel,
+    Configure,
+    Enqueue,
+    Lease,
+    Move,
+    SetTime,
+    Stage,
+)
 from dejaqueue.engine.dictionary import of_runs
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.layout import TINY
 from dejaqueue.engine.rules import Rules
+from dejaqueue.engine.snapshot import plan_snapshot, restore
 from dejaqueue.engine.state import PartitionState, new_sequences
 from dejaqueue.model import ChangeKind, TagFilter, Topic, TopicKind
 
@@ -243,6 +253,102 @@ def test_nothing_becomes_ready_twice() -> None:
     assert state.ready_until_ms == 5
     assert state.promote(50)
     assert state.ready_places().tolist() == [1, 2, 3]
+
+
+def taking_over(kind: TopicKind) -> Engine:
+    """Messages 0 to 4, due at 5, 5, 5, 5, 6, taken over by two: 0 and 1 so far, and none leased."""
+    engine = Engine(0, TINY)
+    rules = Rules.of(Topic("t", kind=kind), take_over_rows_max=2)
+    engine.apply(Configure(0, rules.to_text()))
+    engine.apply(Enqueue(0, 1, int64s(5, 5, 5, 5, 6), ()))
+    assert not engine.is_taking_over
+    assert not engine.apply(Lease(9, 2, 9, 0, 1_000)).is_void
+    return engine
+
+
+@pytest.mark.parametrize("kind", [TopicKind.PRIORITY, TopicKind.FAIR], ids=["priority", "fair"])
+def test_what_is_due_is_taken_over_in_pieces__by_due_time_and_sequence(kind: TopicKind) -> None:
+    engine = taking_over(kind)
+    seen = [engine.state.ready_places().tolist()]
+    while engine.is_taking_over:
+        engine.check()
+        engine.apply(Lease(9, 3, 9, 0, 1_000))
+        seen.append(engine.state.ready_places().tolist())
+    assert seen == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
+    assert engine.apply(Lease(9, 4, 9, 0, 1_000)).is_void
+
+
+def test_what_is_in_the_index_twice_is_taken_over_once() -> None:
+    engine = taking_over(TopicKind.FAIR)
+    engine.apply(Move(9, int64s(2), groups=of_runs([("b", 1)])))  # a second entry for the same time
+    for position in (3, 4, 5, 6):
+        engine.apply(Lease(9, position, 9, 0, 1_000))
+    assert engine.next_due_ms() == 9
+    assert not engine.is_taking_over
+    leased = engine.apply(Lease(9, 7, 9, 9, 1_000)).leased
+    assert leased is not None
+    assert sorted(leased.sequences.tolist()) == [0, 1, 2, 3, 4]
+    assert engine.next_due_ms() is None
+
+
+def test_the_end_of_the_pieces_leaves_a_trace__though_it_has_no_rows() -> None:
+    engine = taking_over(TopicKind.FAIR)
+    engine.apply(Cancel(9, int64s(4)))
+    engine.apply(Lease(9, 3, 9, 0, 1_000))
+    assert engine.is_taking_over  # two pieces of two: nobody looked further
+    assert not engine.apply(Lease(9, 4, 9, 0, 1_000)).is_void
+    assert not engine.is_taking_over
+    assert engine.apply(Lease(9, 5, 9, 0, 1_000)).is_void
+
+
+@pytest.mark.parametrize("kind", [TopicKind.PRIORITY, TopicKind.FAIR], ids=["priority", "fair"])
+def test_what_comes_between_two_pieces_is_taken_over_in_its_place(kind: TopicKind) -> None:
+    engine = taking_over(kind)
+    engine.apply(Enqueue(9, 3, int64s(4, 5, 9), ()))  # before, behind and after what was reached
+    assert engine.state.ready_places().tolist() == [0, 1, 5]
+    engine.apply(Move(9, int64s(4), dues_ms=int64s(5)))
+    engine.apply(Move(9, int64s(1), dues_ms=int64s(8)))
+    assert engine.state.ready_places().tolist() == [0, 5]
+    engine.check()
+    engine.apply(Lease(9, 4, 9, 0, 1_000))
+    assert engine.state.ready_places().tolist() == [0, 2, 3, 5]
+    taken = [engine.apply(Lease(9, 5 + n, 9, 3, 1_000)).leased for n in range(3)]
+    sequences = [s for leased in taken if leased is not None for s in leased.sequences.tolist()]
+    assert sorted(sequences) == list(range(8))
+
+
+@pytest.mark.parametrize("kind", [TopicKind.PRIORITY, TopicKind.FAIR], ids=["priority", "fair"])
+def test_a_snapshot_between_two_pieces_goes_on_with_the_next(kind: TopicKind) -> None:
+    engine = taking_over(kind)
+    meta, files = plan_snapshot(engine)
+    contents = {name: memoryview(content or b"") for name, content in files}
+    restored = restore(meta, contents.__getitem__, TINY)
+    assert restored.state_hash() == engine.state_hash()
+    assert restored.is_taking_over
+    for one in (engine, restored):
+        one.apply(Lease(9, 3, 9, 3, 1_000))
+        one.check()
+    assert restored.state_hash() == engine.state_hash()
+    assert restored.state.ready_places().tolist() == [3]
+
+
+def test_a_clock_that_is_put_right_between_two_pieces_changes_nothing_of_them() -> None:
+    engine = taking_over(TopicKind.PRIORITY)
+    engine.apply(SetTime(7, 2))
+    engine.check()
+    assert engine.state.ready_places().tolist() == [0, 1]
+    engine.apply(SetTime(4, 3))  # before all that is due
+    assert not engine.is_taking_over
+    assert engine.state.ready_places().tolist() == []
+
+
+def test_rules_without_pieces_take_over_all_at_once__and_not_for_a_lease_of_no_rows() -> None:
+    engine = Engine(0, TINY)
+    engine.apply(Configure(0, Rules.of(Topic("t", kind=TopicKind.FAIR)).to_text()))
+    engine.apply(Enqueue(0, 1, int64s(5, 5, 5, 5, 6), ()))
+    assert engine.apply(Lease(9, 2, 9, 0, 1_000)).is_void
+    engine.apply(Lease(9, 2, 9, 1, 1_000))
+    assert engine.state.ready_places().tolist() == [1, 2, 3, 4]
 
 
 def test_a_timeline_keeps_no_second_order(engine: Engine) -> None:

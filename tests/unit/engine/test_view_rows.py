@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dejaqueue.engine.arrays import Words
-from dejaqueue.engine.commands import Enqueue
+from dejaqueue.engine.commands import Enqueue, Stage
 from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.view_rows import everything, seed, undecided
+from dejaqueue.engine.invariants import check
+from dejaqueue.engine.view_rows import begin, pass_over, seed, stage, taken_in, undecided
+from dejaqueue.model import TagFilter
 from tests.unit.engine.test_views import Partition, array
 
 
@@ -61,12 +65,39 @@ def test_what_is_leased_elsewhere_is_due_as_the_command_says_and_gaps_are_none()
     partition.views.check()
 
 
-def test_which_rows_there_are() -> None:
+def test_what_is_undecided_is_known() -> None:
     partition = Partition()
-    assert everything([partition.views.unnamed.state]).tolist() == []
-    assert undecided(partition.views.unnamed.state).tolist() == []
+    source = partition.views.unnamed.state
+    assert undecided(source).tolist() == []
     partition.send(5, 6)
-    assert everything([partition.views.unnamed.state] * 2).tolist() == [0, 1]
-    empty = Engine(0).state
-    seed(empty, [partition.views.unnamed.state], array(), held_due_ms=0, arrived_ms=None)
-    assert empty.table.next_sequence == 2
+    partition.send(7, stage=Stage("x", 9_000))
+    assert undecided(source).tolist() == [2]
+    view = Engine(0).state
+    begin(view, 2, 3)
+    view.configure(replace(view.rules, ids_from=3))
+    seed(view, [source], array(2), held_due_ms=0, arrived_ms=None)
+    stage(view, source)
+    assert view.counts.staged == 1
+    assert view.table.next_sequence == 3
+    assert list(view.staged) == ["x"]
+    check(view)
+
+
+def test_what_is_not_for_a_view_is_done() -> None:
+    partition = Partition()
+    words = Words(("", "eu", "us"), np.array([0, 1, 2, 1], dtype=np.int32))
+    partition.send(5, 6, 7, 8, tags=words)
+    state = partition.views.unnamed.state
+    takes = TagFilter(any_of=("eu",))
+    assert taken_in([Engine(0).state, state], array(0, 1, 2, 3), takes).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    state.configure(replace(state.rules, takes=takes))
+    assert pass_over(state, array(0, 1, 2)).size == 2
+    assert state.counts.scheduled == state.counts.acked == 2
+    state.configure(replace(state.rules, takes=None, unnamed=False))
+    assert pass_over(state, array(1, 2, 3)).size == 2
+    check(state)

@@ -13,7 +13,7 @@ from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.rules import Rules
 from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import InternalError
-from dejaqueue.model import MessageState, RowStatus
+from dejaqueue.model import MessageState, RowStatus, TagFilter
 
 
 class Partition:
@@ -29,10 +29,18 @@ class Partition:
         self.now_ms += 1
         return self.views.apply(kind(self.now_ms, *values, **more))
 
-    def open(self, name: str, *, live: bool = False, by_arrival: bool = False) -> int:
-        number = self.views.next_number
-        about = (number, name, 7, Rules().to_text(), live, by_arrival, self.now_ms + 50)
-        self.apply(commands.OpenView, *about)
+    def open(
+        self,
+        name: str,
+        *,
+        live: bool = False,
+        by_arrival: bool = False,
+        takes: TagFilter | None = None,
+        **more: Any,
+    ) -> int:
+        number, rules = self.views.next_number, Rules(takes=takes).to_text()
+        about = (number, name, 7, rules, live, by_arrival, self.now_ms + 50)
+        self.apply(commands.OpenView, *about, **more)
         return number
 
     def send(self, *dues_ms: int, **more: Any) -> list[int]:

@@ -147,3 +147,14 @@ def test_who_is_away_is_silent__who_refuses_is_not(brokers: Brokers) -> None:
     assert silence.begins("a") == AGAIN_SECONDS
     assert _answers(["b"], lambda _url: None, silence, SteadyClock()) == [None]
     assert silence.begins("b") == ASK_SECONDS
+
+
+def test_whom_quotas_refused_at_any_broker_is_told__with_the_broker(brokers: Brokers) -> None:
+    for broker, name in ((brokers.near, "10.0.0.1"), (brokers.far, "10.0.0.2")):
+        broker.quotas.of_address(name).refused("streams_max", 5, 6)
+    with dejaqueue.Client(transport=FlightTransport(brokers.url)) as client:
+        found = client.stats().refused_lately
+    assert [(one.node, one.principal, one.count) for one in found] == [
+        ("a", "10.0.0.1", 1),
+        ("b", "10.0.0.2", 1),
+    ]

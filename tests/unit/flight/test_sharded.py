@@ -18,6 +18,7 @@ import pytest
 import dejaqueue.http
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client.alarm import Alarm
+from dejaqueue.client.credentials import Tls
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Forbidden, Refused, Unavailable
 from dejaqueue.flight import sharded as module
@@ -215,7 +216,7 @@ class Cluster:
     """A broker that knows where others are."""
 
     clock = VirtualClock()
-    settings = keys = None
+    settings = keys = payloads = None
 
     def __init__(self) -> None:
         self.nodes = [{"node": "a", "url": "dejaq://a:1"}, {"node": "b", "url": "dejaq://b:1"}]
@@ -244,6 +245,15 @@ def test_each_caller_has_connections_of_its_own__and_they_are_kept(
     mine, nobodys = brokers.of("key"), brokers.of(None)
     assert brokers.of("key") is mine
     assert nobodys is not mine
+
+
+def test_who_has_files_for_tls_reaches_brokers_in_plain_text_as_well() -> None:
+    brokers = ShardedBrokers(cast(Broker, Cluster()), Tls())
+    for url in ("dejaq://127.0.0.1:1", "dejaqs://127.0.0.1:1"):
+        transport = brokers._transport("key", url)
+        assert not transport.shares_clock
+        transport.close()
+    brokers.close()
 
 
 def test_who_has_not_called_for_longest_makes_room(
@@ -366,4 +376,4 @@ def test_it_has_whatever_http_asks_a_broker_on_the_way_of_messages() -> None:
 
 
 class _Asked:
-    clock = settings = keys = None
+    clock = settings = keys = payloads = None

@@ -9,7 +9,7 @@ from dejaqueue.errors import DuplicateKey
 from dejaqueue.http import answers
 from dejaqueue.http.gather import Answered
 from dejaqueue.model import RowStatus
-from dejaqueue.schema.messages import DELIVERY
+from dejaqueue.schema.messages import DELIVERY, UNREAD
 
 
 def batch(*payloads: bytes, **columns: pa.Array) -> pa.RecordBatch:
@@ -48,6 +48,19 @@ def test_bytes_that_are_no_text_are_base64() -> None:
     assert "payload" not in second
     first, second = answers.messages(batch(b"a", b""), as_base64=True)
     assert (first["payload_base64"], second["payload_base64"]) == ("YQ==", "")
+
+
+@pytest.mark.parametrize("other", [b"a", b"\xff"])
+def test_a_payload_that_cannot_be_read_is_left_out__and_why_is_said(other: bytes) -> None:
+    whole = batch(other, b"")
+    payloads = pa.array([other, None], pa.binary())
+    place = DELIVERY.get_field_index("payload")
+    page = whole.set_column(place, pa.field("payload", pa.binary()), payloads)
+    page = page.append_column(UNREAD, pa.array([None, "it is missing"], UNREAD.type))
+    first, second = answers.messages(page)
+    assert "unread" not in first
+    assert second["unread"] == "it is missing"
+    assert not {"payload", "payload_base64"} & set(second)
 
 
 def test_statuses_have_names() -> None:

@@ -12,7 +12,7 @@ import pytest
 from dejaqueue.http.catalogue import GROUPS, METRICS, Metric
 
 LABELS = {
-    *("topic", "kind", "state", "within", "consumer", "op", "status", "outcome"),
+    *("topic", "kind", "state", "within", "consumer", "op", "status", "outcome", "subscription"),
     *("method", "route", "version", "python", "pyarrow", "server"),
     *("reason", "quota", "principal"),
 }

@@ -98,6 +98,27 @@ def test_consumers_of_one_name_are_one(fixture: BrokerFixture) -> None:
     assert not page.all("dejaq_consumer_clock_uncertainty_seconds", consumer="b")
 
 
+def test_subscriptions_have_metrics_of_their_own(fixture: BrokerFixture) -> None:
+    views = {"due": {}, "turns": {"order": "groups"}}
+    fixture.broker.create_topic(Topic("s", subscriptions=views))
+    fixture.send([b"a", b"b", b"c"], [fixture.now_ms + 10] * 3, topic="s")
+    assert read(fixture).get("dejaq_subscription_behind_seconds", subscription="turns") == 0
+    fixture.advance(4_010)
+    fixture.consumer(topic="s@due", credit=1).take_all()
+    page = read(fixture)
+    due = {"topic": "s", "kind": "timeline", "subscription": "due"}
+    assert page.get("dejaq_subscription_delivered_total", **due) == 1
+    assert page.get("dejaq_subscription_messages", state="leased", **due) == 1
+    assert page.get("dejaq_subscription_messages", state="scheduled", **due) == 2
+    assert page.get("dejaq_subscription_ready", **due) == 2
+    assert page.get("dejaq_subscription_behind_seconds", **due) == pytest.approx(4)
+    assert page.get("dejaq_subscription_consumers", **due) == 1
+    assert page.get("dejaq_subscription_ready", subscription="turns") == 3
+    assert not page.all("dejaq_subscription_behind_seconds", subscription="turns")
+    assert not page.all("dejaq_subscription_ready", topic="t")  # it has none
+    assert page.get("dejaq_delivered_total", topic="s") == 0
+
+
 def test_consumers_and_topics_too_many_are_summed(
     fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
+from fastapi import Request
 
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.http import flow as flows
+from dejaqueue.http.auditing import IS_CLOSING
 from dejaqueue.wire.descriptors import WriteStream
+
+
+def test_a_connection_that_is_closed_has_nobody_who_waits() -> None:
+    assert not flows.has_gone(Request({"type": "http"})), "whoever calls without a connection"
+    for is_closing in (False, True):
+        scope = {"type": "http", IS_CLOSING: partial(bool, is_closing)}
+        assert flows.has_gone(Request(scope)) is is_closing
 
 
 def test_gatherers_are_shared_and_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

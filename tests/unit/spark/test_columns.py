@@ -17,9 +17,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, SCAN
-from dejaqueue.spark.columns import READ, Shaper, check_read, check_write, fill
+from dejaqueue.spark.columns import HISTORY, READ, Shaper, check_read, check_write, fill, schema_of
 
 PAYLOAD = StructField("payload", BinaryType())
 
@@ -64,6 +65,22 @@ def test_a_batch_gets_the_types_that_spark_expects() -> None:
     assert shaped.column("due").cast(pa.int64()).to_pylist() == [5_000]
     assert shaped.column("priority").to_pylist() == [7]
     assert shaped.column("topic").to_pylist() == ["t"]
+
+
+def test_times_are_timestamps_by_default__numbers_where_history_is_read() -> None:
+    assert schema_of(("due", "expires", "id"), READ) == (
+        "`due` timestamp, `expires` timestamp, `id` bigint"
+    )
+    assert schema_of(("due", "at_ms"), HISTORY) == "`due` bigint, `at_ms` bigint"
+    check_read(StructType([StructField("due", LongType())]))
+
+
+def test_the_first_and_the_last_instant_are_exact_to_the_millisecond() -> None:
+    schema = StructType([StructField("due", TimestampType())])
+    dues = [0, 1, limits.INSTANT_MS_MAX, None]
+    shaped = Shaper(schema, "t").shape(pa.record_batch({"due": pa.array(dues, pa.int64())}))
+    micros = shaped.column("due").cast(pa.int64()).to_pylist()
+    assert micros == [0, 1_000, limits.INSTANT_MS_MAX * 1_000, None]
 
 
 def test_rows_are_counted_where_only_the_topic_is_asked_for() -> None:

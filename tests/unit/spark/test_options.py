@@ -29,12 +29,31 @@ def test_a_key_is_not_shown__tls_is_made_of_its_options() -> None:
     assert Options.of({"topic": "t"}).tls is None
 
 
+def test_a_subscription_is_named_in_one_way_or_the_other__and_not_written_to() -> None:
+    for given in (
+        {"topic": "t@a"},
+        {"topic": "t", "subscription": "a"},
+        {"path": "t@a", "subscription": "a"},
+    ):
+        options = Options.of(given)
+        assert (options.topic, options.subscription, options.served) == ("t", "a", "t@a")
+        with pytest.raises(BadRequest, match="option subscription"):
+            options.check_written()
+    plain = Options.of({"topic": "t"})
+    assert (plain.served, plain.check_written()) == ("t", plain)
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [
         ({}, "topic"),
         ({"topic": "a/b"}, "topic"),
         ({"topic": "t", "colour": "red"}, "colour"),
+        ({"topic": "t@"}, "subscription"),
+        ({"topic": "t", "subscription": "a b"}, "subscription"),
+        ({"topic": "t@a", "subscription": "b"}, "subscription"),
+        ({"topic": "a/b", "subscription": "b"}, "topic"),
+        ({"topic": "t@a", "view": "history"}, "subscription"),
         ({"topic": "t", "state": "blue"}, "state"),
         ({"topic": "t", "refusals": "ignore"}, "refusals"),
         ({"topic": "t", "lost.claims": "never"}, "lost.claims"),

@@ -18,7 +18,9 @@ def test_each_field_stands_once() -> None:
 def test_every_call_with_a_filter_takes_all_of_them() -> None:
     taking = [call for call in calls.ACTIONS.values() if "due_from" in call.fields]
     assert taking
-    assert all(set(SELECTION_FIELDS) <= set(call.fields) for call in taking)
+    lacking = {call.name: set(SELECTION_FIELDS) - set(call.fields) for call in taking}
+    # A seek chooses among what is done and what waits: it has no state to choose by.
+    assert {name: fields for name, fields in lacking.items() if fields} == {"seek": {"state"}}
 
 
 def test_the_names_are_read_without_arrow() -> None:

@@ -35,6 +35,10 @@ class BackupCounts:
         """From now on backups are taken by themselves; the last one is as of `last_ms`."""
         self._since_ms, self.last_ms = now_ms, max(self.last_ms, last_ms)
 
+    def seen(self, last_ms: int) -> None:
+        """The last one is as of then, whichever broker of the cluster took it."""
+        self.last_ms = max(self.last_ms, last_ms)
+
     def succeed(self, cut_ms: int, new_bytes: int) -> None:
         """One is there."""
         self.done += 1

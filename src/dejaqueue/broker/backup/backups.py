@@ -1,63 +1,83 @@
-"""Backups of a running broker: one at a time, on a thread of its own.
+"""Backups of a running broker, or of its cluster: one at a time, on a thread of its own.
 
 Room: broker. Any thread may ask.
 Holds: the manifest is stored last, so whatever breaks off, the backups before are as they were;
 what breaks off leaves pieces that the next one uses.
-See: cut.py, copying.py; docs/guides/backup.md.
+See: cut.py, copying.py; cluster_backup.py, of a cluster; docs/guides/backup.md.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any, Final, Protocol
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol
 
+from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.backup.archive import Archive, open_bucket
 from dejaqueue.backup.backup_id import id_facts, new_id
-from dejaqueue.backup.manifest import Manifest, PartitionCopy
+from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
 from dejaqueue.broker.backup.backup_counts import BackupCounts
-from dejaqueue.broker.backup.copying import CopyTarget, PartitionReader
-from dejaqueue.broker.backup.cut import Cut, CutPort, HeldPartition, held_cut
-from dejaqueue.broker.backup.lineage import Lineage
-from dejaqueue.broker.backup.schedule import BackupSchedule
-from dejaqueue.errors import (
-    DejaQError,
-    InternalError,
-    JournalDamaged,
-    Refused,
-    ResourceExhausted,
-    Unavailable,
+from dejaqueue.broker.backup.cluster_backup import (
+    AskerPort,
+    ClusterBackup,
+    ClusterCopy,
+    ClusterCut,
+    Order,
 )
-from dejaqueue.journal.interface import JournalStore
+from dejaqueue.broker.backup.cut import Cut, HeldPartition, held_cut
+from dejaqueue.broker.backup.lineage import Lineage
+from dejaqueue.broker.backup.part import BackupParts
+from dejaqueue.broker.backup.partition_copies import copied, known_of, target_of
+from dejaqueue.broker.backup.schedule import BackupSchedule
+from dejaqueue.broker.topic.cluster_port import BackupTurns, ClusterPort
+from dejaqueue.errors import DejaQError, InternalError, Refused, Unavailable
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.version import __version__
 
 CATALOGUE: Final = "catalogue"
-KEPT_DOCUMENTS: Final = ("keys",)
+KEYS: Final = "keys"
+KEPT_DOCUMENTS: Final = (KEYS,)
 TRIES: Final = 3
 """Of a backup during which topics are deleted."""
 
 log = logging.getLogger("dejaqueue.backup")
 
 
-class BackupPort(CutPort, Protocol):
+class BackupPort(AskerPort, Protocol):
     """A broker, as its backups see it."""
 
-    store: JournalStore
     settings: BrokerSettings
+    keys: KeyRing
+    node: ClusterPort | None
 
-    def check_running(self) -> None: ...  # noqa: D102
+
+class _Line(NamedTuple):
+    """What a backup goes on from.
+
+    Attributes:
+        parent: the backup before; None = everything is stored.
+    """
+
+    archive: Archive
+    lineage: Lineage
+    parent: Manifest | None
 
 
 class Backups:
     """Takes backups of a broker.
 
     Args:
-        executor: of two threads: where they are taken, and what waits for the next one.
+        executor: of three threads: where they are taken, where what is here is copied for a backup
+            of the cluster, and what waits for the next one.
 
     Attributes:
         counts: how they went.
+        parts: what this broker does for a backup of its cluster, whoever takes it.
+        turns: what is agreed on with other brokers; given when this one joins them.
     """
 
     def __init__(self, broker: BackupPort, executor: Executor) -> None:
@@ -67,15 +87,17 @@ class Backups:
         self._is_running = False
         self._progress: dict[str, Any] = {"state": "none"}
         self.counts = BackupCounts()
+        self.parts = BackupParts(broker, executor)
+        self.turns: BackupTurns | None = None
 
     def start(self) -> None:
         """Take backups by the schedule, if the settings have one."""
         if self._broker.settings.backup.url:
-            self.counts.expect(self._broker.clock.utc_ms(), self._last_ms())
+            self.counts.expect(self._broker.clock.utc_ms(), self.last_ms())
             self._executor.submit(self._schedule.run)
 
-    def _last_ms(self) -> int:
-        """As of when the last backup is that this store knows of; 0 = of none."""
+    def last_ms(self) -> int:
+        """As of when the last backup is that this store knows of, whoever took it; 0 = of none."""
         url = self._broker.settings.backup.url
         try:
             known = id_facts(Lineage(self._broker.store).last(open_bucket(url).url))
@@ -97,11 +119,9 @@ class Backups:
                 where these journals are an older copy.
 
         Raises:
-            BadRequest: the URL is none. Refused: a backup is being taken; a broker of a cluster.
+            BadRequest: the URL is none. Refused: a backup is being taken here.
         """
         self._broker.check_running()
-        if self._broker.alone is None:
-            raise Refused("a broker of a cluster takes no backups yet")
         self._claim(url)
         try:
             self._executor.submit(self._run, url, full, False)
@@ -112,13 +132,15 @@ class Backups:
 
     def take(self, url: str, *, anew: bool = False) -> bool:
         """Take a backup now, on this thread; True if it is done, False if it failed: the log has
-        why. Raises Refused: one is being taken.
+        why. Raises Refused: one is being taken, here or by another broker of the cluster.
 
         Args:
             anew: store everything, as earlier backups are damaged.
         """
         self._claim(url)
-        self._run(url, False, anew)
+        refusal = self._run(url, False, anew)
+        if refusal is not None:
+            raise refusal
         return bool(self._progress["state"] == "done")
 
     def _claim(self, url: str) -> None:
@@ -135,12 +157,17 @@ class Backups:
     def close(self) -> None:
         """Return when none is being taken any more."""
         self._schedule.stop()
+        self.parts.close()
         self._executor.shutdown()
 
-    def _run(self, url: str, full: bool, anew: bool) -> None:
+    def _run(self, url: str, full: bool, anew: bool) -> Refused | None:
+        """Take one; why not, if that is another broker's turn."""
         began_us = self._broker.clock.now_us()
+        has_turn = False
         try:
-            manifest, pause_us = self._taken(url, full, anew)
+            with self._turn() as keep:
+                has_turn = True
+                manifest, pause_us = self._taken(url, full, anew, keep)
             took_ms = (self._broker.clock.now_us() - began_us) // 1_000
             found = manifest.describe() | {"took_ms": took_ms, "pause_us": pause_us}
             self.counts.succeed(manifest.cut_ms, manifest.new_bytes)
@@ -148,9 +175,27 @@ class Backups:
             log.info("backup %s at %s: %d bytes are new", manifest.id, url, manifest.new_bytes)
         except Exception as wrong:  # noqa: BLE001 - who asks how it goes is told
             error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
+            if not has_turn and isinstance(error, Refused):
+                self._end({"state": "failed", "error": str(error)})
+                return error
             self.counts.fail()
             self._end({"state": "failed", "error": str(error)})
             log.error("backup at %s failed: %s", url, error)
+        return None
+
+    @contextmanager
+    def _turn(self) -> Iterator[Callable[[], None]]:
+        """Of the brokers of a cluster one takes a backup. Raises Refused, Unavailable."""
+        if self._broker.node is None:
+            yield lambda: None
+            return
+        with self._shared().turn() as keep:
+            yield keep
+
+    def _shared(self) -> BackupTurns:
+        if self.turns is None:
+            raise Unavailable("this broker has not joined its cluster yet", 1_000)
+        return self.turns
 
     def _end(self, outcome: dict[str, Any]) -> None:
         """It is over: who is told so may begin the next one."""
@@ -158,7 +203,9 @@ class Backups:
             self._is_running = False
             self._progress |= outcome
 
-    def _taken(self, url: str, full: bool, anew: bool) -> tuple[Manifest, int]:
+    def _taken(
+        self, url: str, full: bool, anew: bool, keep: Callable[[], None]
+    ) -> tuple[Manifest, int]:
         archive = Archive.open(url, make=True)
         lineage = Lineage(self._broker.store)
         parent = None
@@ -166,86 +213,122 @@ class Backups:
             newest = archive.newest(lineage.store)
             lineage.check(archive.bucket.url, newest)
             parent = None if anew else newest
+        line = _Line(archive, lineage, parent)
+        if self._broker.node is not None:
+            return self._taken_of_cluster(url, line, keep)
         for last_try in range(TRIES - 1, -1, -1):
             try:
                 with held_cut(self._broker) as cut:
-                    return self._copied(archive, lineage, parent, cut), cut.pause_us
+                    manifest = self._copied(line, cut)
+                    if url == self._broker.settings.backup.url:
+                        for held in cut.partitions:
+                            held.reached()
+                    return manifest, cut.pause_us
             except Unavailable:
                 self._broker.check_running()
                 if not last_try:
                     raise
         raise InternalError("a backup ended without an outcome")
 
-    def _copied(
-        self, archive: Archive, lineage: Lineage, parent: Manifest | None, cut: Cut
-    ) -> Manifest:
-        store, url = self._broker.store, archive.bucket.url
-        cipher = None if store.encryption is None else store.encryption.cipher("backup")
-        target = CopyTarget(archive, lineage.store, cipher, replaces=parent is None)
-        known: dict[tuple[str, int, int], PartitionCopy] | None = None
-        if parent is not None:
-            known = {(one.topic, one.topic_number, one.partition): one for one in parent.partitions}
-        backup = new_id(cut.at_ms, lineage.store, lineage.latest(url))
-        lineage.begin(url, backup)
+    # --- of a broker that is alone ------------------------------------------------------------
+
+    def _copied(self, line: _Line, cut: Cut) -> Manifest:
+        store, parent = self._broker.store, line.parent
+        target = target_of(line.archive, store, line.lineage.store, replaces=parent is None)
+        backup = self._begun(line, cut.at_ms)
         catalogue = target.put(cut.catalogue.to_bytes(), CATALOGUE)
         held = [one for one in cut.partitions if _is_there(cut, one)]
         self._progress |= {"id": backup, "partitions": len(held), "done": 0}
-        copies = []
-        for one in held:
-            copies.append(_copy(target, one, known))
+        copies: list[PartitionCopy] = []
+        for copy in copied(target, held, known_of(parent)):
+            copies.append(copy)
             self._progress |= {"done": len(copies), "new_bytes": target.new_bytes}
         documents = {name: store.load_document(name) for name in KEPT_DOCUMENTS}
-        manifest = Manifest(
+        found = ClusterCopy(tuple(copies), target.new_bytes, target.data_keys)
+        manifest = self._manifest(line, backup, cut.at_ms, catalogue, found)
+        kept = {name: text for name, text in documents.items() if text is not None}
+        return self._stored(line, replace(manifest, documents=kept))
+
+    # --- of a cluster -------------------------------------------------------------------------
+
+    def _taken_of_cluster(
+        self, url: str, line: _Line, keep: Callable[[], None]
+    ) -> tuple[Manifest, int]:
+        broker, parent, turns = self._broker, line.parent, self._shared()
+
+        def finish(cut: ClusterCut, found: ClusterCopy) -> Manifest:
+            keep()
+            backup = self._begun(line, cut.at_ms)
+            target = target_of(
+                line.archive, broker.store, line.lineage.store, replaces=parent is None
+            )
+            catalogue = target.put(cut.catalogue.to_bytes(), CATALOGUE)
+            found = found._replace(
+                new_bytes=found.new_bytes + target.new_bytes,
+                data_keys=found.data_keys | target.data_keys,
+            )
+            manifest = self._manifest(line, backup, cut.at_ms, catalogue, found)
+            keys = broker.keys.copied()
+            return self._stored(
+                line,
+                replace(
+                    manifest,
+                    documents={} if keys is None else {KEYS: keys},
+                    # Processes of one machine have one clock.
+                    clocks=len(turns.owners().urls) if broker.store.is_remote else 1,
+                ),
+            )
+
+        taking = ClusterBackup(broker, turns, self.parts, keep, self._say)
+        store, name = line.lineage.store, "" if parent is None else parent.id
+        return taking.taken(line.archive, Order(url, store, name, replaces=parent is None), finish)
+
+    def _say(self, progress: dict[str, Any]) -> None:
+        self._progress |= progress
+
+    # --- what both end with -------------------------------------------------------------------
+
+    def _begun(self, line: _Line, cut_ms: int) -> str:
+        """The id of a backup, noted before it can be there."""
+        lineage, url = line.lineage, line.archive.bucket.url
+        backup = new_id(cut_ms, lineage.store, lineage.latest(url))
+        lineage.begin(url, backup)
+        return backup
+
+    def _manifest(
+        self, line: _Line, backup: str, cut_ms: int, catalogue: Piece, found: ClusterCopy
+    ) -> Manifest:
+        return Manifest(
             id=backup,
-            store=lineage.store,
-            parent="" if parent is None else parent.id,
-            cut_ms=cut.at_ms,
+            store=line.lineage.store,
+            parent="" if line.parent is None else line.parent.id,
+            cut_ms=cut_ms,
             done_ms=self._broker.clock.utc_ms(),
             version=__version__,
             catalogue=catalogue,
-            partitions=tuple(copies),
-            documents={name: text for name, text in documents.items() if text is not None},
-            data_keys=self._data_keys(target, parent),
-            new_bytes=target.new_bytes,
+            partitions=found.partitions,
+            data_keys=self._data_keys(found.data_keys, line.parent),
+            new_bytes=found.new_bytes,
         )
+
+    def _stored(self, line: _Line, manifest: Manifest) -> Manifest:
+        archive, parent = line.archive, line.parent
         if parent is not None and parent.id not in archive.ids():
-            raise Unavailable(f"backup {parent.id}, which this goes on from, was deleted", 1_000)
+            raise Refused(f"backup {parent.id}, which this goes on from, was deleted meanwhile")
         archive.put_manifest(manifest)
-        lineage.done(url, backup)
+        line.lineage.done(archive.bucket.url, manifest.id)
         return manifest
 
-    def _data_keys(self, target: CopyTarget, parent: Manifest | None) -> dict[str, str]:
+    def _data_keys(self, numbers: set[int], parent: Manifest | None) -> dict[str, str]:
         """Wrapped keys of all pieces, those that were taken over included; as they are wrapped now
         where the store still has them."""
         store = self._broker.store
         found = {} if parent is None else dict(parent.data_keys)
-        for name in {*found, *(f"{number:016x}" for number in target.data_keys)}:
+        for name in {*found, *(f"{number:016x}" for number in numbers)}:
             text = store.load_data_key(int(name, 16))
             if text is not None:
                 found[name] = text
         return found
-
-
-def _copy(
-    target: CopyTarget,
-    held: HeldPartition,
-    known: dict[tuple[str, int, int], PartitionCopy] | None,
-) -> PartitionCopy:
-    """Copy a partition; `known` is what the backup before has, None = there is none."""
-    served, number = held.served, held.core.number
-    name = served.topic.name
-    before = None if known is None else known.get((name, served.number, number))
-    if before is not None and before.position > held.position:
-        raise JournalDamaged(
-            f"{name}/{number} ends at {held.position}, though a backup has {before.position}: "
-            "an old copy was put in place; begin anew with a full backup"
-        )
-    place = (name, served.number, served.journals, number)
-    reader = PartitionReader(target, held.journal, place, before, wants_entries=known is not None)
-    copy = reader.copy(held.position)
-    if not held.core.is_held:
-        raise ResourceExhausted(f"backup: the disk is full, so {name}/{number} gave room back", 0)
-    return copy
 
 
 def _is_there(cut: Cut, held: HeldPartition) -> bool:

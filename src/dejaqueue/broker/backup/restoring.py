@@ -1,4 +1,4 @@
-"""Restoring a backup into a store of journals that no broker has open.
+"""Restoring a backup into a store of journals that no broker has open, or a cluster without topics.
 
 Room: broker. Changes the catalogue by the same entries as a broker does, and writes journals.
 Holds: a topic counts as used when its journals are whole, so a restore that was broken off goes on
@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+import xxhash
+
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.manifest import Manifest, PartitionCopy
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
@@ -24,6 +26,7 @@ from dejaqueue.catalogue.changes import (
     ClosedTopic,
     DeletedTopic,
     DeletingTopic,
+    FoundedCluster,
     MadeTopic,
     UsedTopic,
 )
@@ -36,6 +39,7 @@ from dejaqueue.errors import (
     Refused,
     TopicExists,
     TopicUnknown,
+    Unavailable,
 )
 from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.encryption.data_keys import DataKeys
@@ -44,6 +48,8 @@ from dejaqueue.journal.interface import OWN_PREFIX, JournalStore
 from dejaqueue.model import Topic
 
 DOCUMENT: Final = "restore"
+NUMBER_TRIES: Final = 8
+"""Each is lost to a change of the catalogue that somebody else made meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,8 @@ class Restore:
         self._cipher = cipher_of(manifest, masters)
         self._report = report
         self._restored = RestoreReport(manifest.id, manifest.cut_ms)
+        self._source: FoundedCluster | None = None
+        """The cluster that the backup is of."""
 
     def run(self, plan: RestorePlan) -> RestoreReport:
         """Restore.
@@ -178,9 +186,8 @@ class Restore:
         damaged = self._damaged(rows, plan)
         rows = [row for row in rows if row.topic.name not in damaged]
         log = CatalogueLog(store)
+        self._source = state.cluster
         try:
-            if log.state.cluster is not None:
-                raise Refused("a backup is restored into the journals of a broker that is alone")
             facts = self._begin(rows, {} if plan.topics else state.tombstones, plan, log)
             for name in facts["ids"]:
                 if log.state.next_ids(name) < state.next_ids(name):
@@ -254,6 +261,11 @@ class Restore:
         text = self._store.load_document(DOCUMENT)
         begun: dict[str, Any] = {"done": True} if text is None else json.loads(text)
         if begun["done"]:
+            if log.state.cluster is not None and known:
+                raise Refused(
+                    f"cluster {log.state.cluster.id} has {len(known)} topics: a backup is restored "
+                    "into one that has none"
+                )
             there = [name for name in names if name in known]
             if there:
                 raise TopicExists(
@@ -271,18 +283,35 @@ class Restore:
                 f"a restore of backup {begun['backup']}, {len(begun['topics'])} topics, was "
                 "begun there: finish that first, or begin in an empty place"
             )
+        made = self._store.made()
+        if log.state.cluster is not None:
+            self._drop_astray(made, log)
         for name in (*names, *begun["ids"]):
-            self._take_back(name, log)
+            self._take_back(name, log, made)
         return begun
 
-    def _take_back(self, name: str, log: CatalogueLog) -> None:
+    def _take_back(self, name: str, log: CatalogueLog, made: Sequence[str]) -> None:
         """Have a topic that is not whole be gone: its number cannot be used again."""
         row = log.state.rows.get(name)
         if row is not None and not row.is_used:
+            if log.state.cluster is not None and _in_cluster(name, row.number) in made:
+                return  # there its row comes last
             _apply(log, DeletingTopic(name))
-        if name in log.state.leaving:
-            self._store.drop(name)
-            _apply(log, DeletedTopic(name))
+        row = log.state.leaving.get(name)
+        if row is not None:
+            is_alone = log.state.cluster is None
+            self._store.drop(name if is_alone else _in_cluster(name, row.number))
+            # Brokers of a cluster, which may be running, bury it, too.
+            log.change(lambda: DeletedTopic(name) if name in log.state.leaving else None)
+
+    def _drop_astray(self, made: Sequence[str], log: CatalogueLog) -> None:
+        """Drop journals of which no topic knows: what was broken off was writing them."""
+        log.read()  # after `made`: whoever makes journals has a row before
+        rows = (*log.state.rows.values(), *log.state.leaving.values())
+        known = {_in_cluster(row.topic.name, row.number) for row in rows}
+        for name in made:
+            if name not in known and not name.startswith(OWN_PREFIX):
+                self._store.drop(name)
 
     # --- topics -------------------------------------------------------------------------------
 
@@ -292,13 +321,17 @@ class Restore:
         copies = self._copies(row)
         topic = replace(row.topic, name=name)
         self._restored.topics.append(name)
+        if log.state.cluster is not None:
+            self._restore_in_cluster(topic, row, until_ms, log)
+            self._report(f"restored {name}: {len(copies)} partitions")
+            return
         if name in log.state.rows:  # whole, before it was broken off
             return
         self._make(topic, row, log)
         if copies:
             self._store.make(name, log.state.rows[name].number)
             for copy in copies:
-                self._restore_partition(copy, name, until_ms)
+                self._restore_partition(copy, name, name, until_ms)
             _apply(log, UsedTopic(name))
         self._report(f"restored {name}: {len(copies)} partitions")
 
@@ -310,18 +343,68 @@ class Restore:
         for count in counts[1:]:
             _apply(log, AlteredTopic(replace(topic, partitions=count)))
 
-    def _restore_partition(self, copy: PartitionCopy, name: str, until_ms: int | None) -> None:
+    def _restore_in_cluster(
+        self, topic: Topic, row: TopicRow, until_ms: int | None, log: CatalogueLog
+    ) -> None:
+        """Restore a topic of a cluster, whose brokers may be running: they know nothing of it until
+        its journals are whole."""
+        name, copies = topic.name, self._copies(row)
+        if name not in log.state.rows:
+            if log.state.next_ids(name) < row.ids_from:
+                _raise_ids(name, row.ids_from, log)
+            self._make_in_cluster(topic, row, until_ms, log)
+        for count in (row.counts or (topic.partitions,))[1:]:
+            if log.state.rows[name].topic.partitions < count:
+                _apply(log, AlteredTopic(replace(topic, partitions=count)))
+        if copies and not log.state.rows[name].is_used:
+            _apply(log, UsedTopic(name))
+
+    def _make_in_cluster(
+        self, topic: Topic, row: TopicRow, until_ms: int | None, log: CatalogueLog
+    ) -> None:
+        """Write the journals of a topic under the number that it gets next, and then its row."""
+        counts = row.counts or (topic.partitions,)
+        cluster, restored = log.state.cluster, self._restored
+        assert cluster is not None
+        start = row.start
+        if self._source is None or self._source.slots != cluster.slots:
+            start = xxhash.xxh3_64_intdigest(topic.name.encode()) % cluster.slots
+        made = MadeTopic(replace(topic, partitions=counts[0]), start)
+        for _ in range(NUMBER_TRIES):
+            log.read()
+            number = log.state.revision + 1
+            journals = _in_cluster(topic.name, number)
+            before = restored.messages, restored.voided, restored.partitions
+            self._store.make(journals, number)
+            for copy in self._copies(row):
+                self._restore_partition(copy, topic.name, journals, until_ms)
+            log.change(lambda number=number: made if log.state.revision + 1 == number else None)  # type: ignore[misc]
+            found = log.state.rows.get(topic.name)
+            if found is not None and found.number == number:
+                return
+            self._store.drop(journals)
+            restored.messages, restored.voided, restored.partitions = before
+        raise Unavailable("topics are made in this cluster meanwhile: run it again", 1_000)
+
+    def _restore_partition(
+        self, copy: PartitionCopy, name: str, journals: str, until_ms: int | None
+    ) -> None:
         archived = ArchivedPartition(self._archive, self._manifest.store, copy, self._cipher)
         views = archived.views(until_ms)
         restored = self._restored
         restored.hashes[f"{name}/{copy.partition}"] = views.state_hash()
         restored.voided += void_leases(views)
-        journal = self._store.open(name, copy.partition, only_made=True)
+        journal = self._store.open(journals, copy.partition, only_made=True)
         try:
             restored.messages += write(journal, archived, views)
         finally:
             journal.close()
         restored.partitions += 1
+
+
+def _in_cluster(name: str, number: int) -> str:
+    """What a topic of a cluster is called in the store of its journals (cluster/catalogue.py)."""
+    return f"{name}.{number}"
 
 
 def _raise_ids(name: str, ids_from: int, log: CatalogueLog) -> None:

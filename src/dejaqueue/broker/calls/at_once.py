@@ -49,7 +49,11 @@ def lease_now(core: PartitionCore, *, lease_ms: int = 0, done: bool = False) -> 
         return None
     if done:
         core.apply(Ack(now_ms, position))
-    return Push(core.number, core.journal, leased, limits.DISPATCH_ROWS_MAX, done)
+    rows_max, payloads = limits.DISPATCH_ROWS_MAX, core.payloads
+    push = Push(core.number, core.journal, leased, rows_max, done, payloads=payloads)
+    if not done:
+        core.unread.add(push)
+    return push
 
 
 @dataclass(frozen=True, slots=True)

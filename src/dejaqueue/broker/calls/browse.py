@@ -20,7 +20,7 @@ from dejaqueue import limits
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s
-from dejaqueue.engine.selection import DUE_END_MS, Selection
+from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.model import MessageState, TagFilter, TopicKind
 from dejaqueue.schema.packing import UNIT

@@ -25,6 +25,7 @@ from dejaqueue.broker.calls import (
     cron,
     history,
     message_history,
+    payload_parts,
     redrive,
     reports,
     scan,
@@ -37,7 +38,8 @@ from dejaqueue.broker.calls.stats import topic_stats
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import Topic, parse_subscription
+from dejaqueue.model import Topic
+from dejaqueue.topic_names import parse_subscription
 
 Body: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
@@ -103,6 +105,7 @@ def _stats(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     broker.check_running()
     return {
         "uptime_ms": (broker.clock.now_us() - broker.started_us) // 1_000,
+        "refused_lately": broker.quotas.lately(),
         "topics": {
             name: topic_stats(broker.runtime(name), now_ms) for name in sorted(broker.serving())
         },
@@ -209,6 +212,29 @@ def _writes(broker: BrokerPort, body: Body, by: Requester) -> Answer:
     return reports.writes(_topic(broker, body), body, by.sender)
 
 
+# --- payloads that are streamed -------------------------------------------------------------------
+
+
+def _begin_payload(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return payload_parts.begin(broker, body)
+
+
+def _put_payload_part(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return payload_parts.put(broker, body)
+
+
+def _end_payload(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return payload_parts.end(broker, body)
+
+
+def _sign_upload(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return payload_parts.sign_upload(broker, body)
+
+
+def _sign_payload(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return payload_parts.sign_payload(broker, body)
+
+
 # --- cron -----------------------------------------------------------------------------------------
 
 
@@ -298,6 +324,10 @@ def _backup_progress(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
     return broker.backups.progress()
 
 
+def _ask_backup(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return broker.backups.parts.hear(body)
+
+
 # --- API keys -------------------------------------------------------------------------------------
 
 
@@ -336,6 +366,10 @@ def _read_history(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
     _recorded(broker, name, ticket)
     checked = history.parse(broker.history.files, name, ticket)
     return checked.schema, history.read(name, checked)
+
+
+def _read_payload(broker: BrokerPort, ticket: Body, _by: Requester) -> Rows:
+    return payload_parts.SCHEMA, payload_parts.read(broker, ticket)
 
 
 def _view(broker: BrokerPort, body: Body) -> ServedView:

@@ -23,11 +23,12 @@ from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, whole
 from dejaqueue.broker.calls.scan import Ticket as ScanTicket
 from dejaqueue.broker.calls.scan import columns_of, in_batches, rows_of
+from dejaqueue.broker.partition.leasing import take_over
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Ack, Extend, Lease
-from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import Assignment, TopicKind
 from dejaqueue.wire.descriptors import check_lease
@@ -63,11 +64,12 @@ def claim(topic: ServedView, body: dict[str, Any]) -> dict[str, Any]:
     def lease(core: PartitionCore) -> tuple[int, int, int]:
         if topic.topic.paused:
             return -1, 0, _ready(core, core.now_ms())
-        now_ms, lease_id = core.now_ms(), core.next_position()
         count = rows
         if byte_count:
             mean = core.mean_payload_bytes or _MEAN_BYTES
             count = max(1, min(rows, byte_count // mean))
+        take_over(core, count)
+        now_ms, lease_id = core.now_ms(), core.next_position()
         leased = core.apply_lease(Lease(now_ms, lease_id, now_ms, count, now_ms + lease_ms))
         left = _ready(core, now_ms)
         if leased is None:

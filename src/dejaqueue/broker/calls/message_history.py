@@ -28,9 +28,9 @@ from dejaqueue.broker.history.history import History
 from dejaqueue.broker.topic.peers import HISTORY
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
-from dejaqueue.model import parse_subscription
 from dejaqueue.schema.stretches import Stretch, without
 from dejaqueue.schema.texts import mended_batch
+from dejaqueue.topic_names import parse_subscription
 
 SEARCH_US = 1_000_000
 """So long an answer looks through files; then it says where to go on."""

@@ -30,7 +30,7 @@ from dejaqueue.broker.shard.entries import hash_column, text_column
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
-from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import MessageState
 from dejaqueue.schema.messages import NEXT, PEEK
@@ -87,11 +87,11 @@ class Rows:
     lease_ids: Int64s
 
     def batch(self, core: PartitionCore, dispatcher: Dispatcher) -> pa.RecordBatch:
-        """With what is stored of them, schema PEEK."""
+        """With what is stored of them, schema PEEK; with UNREAD, if a payload cannot be read."""
         lease_ids = self.lease_ids.tolist()
         names = dispatcher.names_of(core.number, set(lease_ids) - {-1})
         consumers = [names.get(lease_id) for lease_id in lease_ids] if names else None
-        return peek_batch(
+        page = peek_batch(
             core.journal,
             self.ids,
             self.dues_ms,
@@ -101,6 +101,7 @@ class Rows:
             self.priorities,
             None if self.groups is None else text_of(self.groups),
         )
+        return page if core.payloads is None else core.payloads.shown(page)
 
 
 def parse(
@@ -152,7 +153,8 @@ def _parse_after(after: object) -> tuple[int, int]:
 def peek(
     topic: ServedView, values: dict[str, Any], now_ms: int, owner: str | None = None
 ) -> pa.RecordBatch:
-    """A page of a topic's messages, schema PEEK; where the next begins is in its metadata.
+    """A page of a topic's messages, schema PEEK; where the next begins is in its metadata. Where
+    payloads cannot be read, with the column UNREAD.
 
     Args:
         owner: only those that this sender sent; None = anybody's.
@@ -173,7 +175,8 @@ def peek(
         for number, rows in parts
         if len(rows.ids)
     ]
-    table = pa.Table.from_batches(batches, PEEK)
+    tables = [pa.Table.from_batches([batch]) for batch in batches] or [PEEK.empty_table()]
+    table = pa.concat_tables(tables, promote_options="permissive")
     if len(batches) > 1 and (by_time or is_named):
         table = table.sort_by([("due", "ascending"), ("id", "ascending")])
     if not table.num_rows:

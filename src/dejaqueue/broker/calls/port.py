@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
+from dejaqueue.access.quotas import Quotas
 from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.history.history import History
+from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.served_topic import ServedTopic
@@ -25,10 +27,12 @@ class BrokerPort(Protocol):
 
     clock: Clock
     keys: KeyRing
+    quotas: Quotas
     history: History
     transactions: Transactions
     homes: Homes
     backups: Backups
+    payloads: Payloads
     started_us: int
     lane: LaneAddress | None
     peers: Peers | None

@@ -29,16 +29,16 @@ from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Cancel, Depart
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import (
-    RowStatus,
+from dejaqueue.model import RowStatus
+from dejaqueue.schema import dead_letters as letters
+from dejaqueue.schema.messages import NEXT, UNREAD
+from dejaqueue.topic_names import (
     check_served_name,
     check_topic_name,
     parse_shard,
     shard_name,
     topic_of,
 )
-from dejaqueue.schema import dead_letters as letters
-from dejaqueue.schema.messages import NEXT
 
 PAGE_ROWS = 2_048
 """Letters looked at in one call: what it takes is well below any timeout."""
@@ -106,7 +106,7 @@ def redrive(
     Returns:
         `moved`: letters that are on their way, or gone, durably; `left`: letters that were chosen
         but stay, as they have no origin, or it is gone, or their key is taken there, or a consumer
-        has them;
+        has them, or their payload cannot be read now;
         `next`: `after` for the next page, None = this was the last.
 
     Raises:
@@ -122,13 +122,17 @@ def redrive(
     page = peek(topic, ticket, broker.clock.utc_ms())
     following = (page.schema.metadata or {}).get(NEXT)
     chosen = page.filter(_mask(page, choice))
+    unread = 0
+    if not choice.drop and UNREAD.name in page.schema.names:  # these stay
+        readable = chosen.filter(chosen["payload"].is_valid()).drop_columns([UNREAD.name])
+        unread, chosen = chosen.num_rows - readable.num_rows, readable
     if chosen.num_rows > choice.limit:
         chosen = chosen.slice(0, choice.limit)
     if choice.drop:
         moved = _throw_away(broker, choice, chosen)
     else:
         moved = _send(broker, choice, chosen, may_receive)
-    left = chosen.num_rows - moved
+    left = chosen.num_rows + unread - moved
     return {"moved": moved, "left": left, "next": following and json.loads(following)}
 
 

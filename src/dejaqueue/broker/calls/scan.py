@@ -27,7 +27,7 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
-from dejaqueue.engine.selection import Selection
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import MessageState
@@ -223,6 +223,8 @@ def _batch(core: PartitionCore, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
     columns: dict[str, pa.Array] = {}
     if stored is not None:
         columns = dict(zip(wanted, stored.columns, strict=True))
+    if "payload" in columns and core.payloads is not None:
+        columns["payload"] = core.payloads.read(columns["payload"])
     arrays = [_column(name, core.number, rows, columns) for name in ticket.columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=ticket.schema)
     there = None if stored is None else _there(core.journal, rows, stored, wanted)

@@ -17,7 +17,15 @@ from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.records import Counts
 
-_OF_ITS_OWN = ("next_due_ms", "retained_from_ms", "position", "ahead_ms", "set_by_ms")
+_OF_ITS_OWN = (
+    "next_due_ms",
+    "retained_from_ms",
+    "position",
+    "ahead_ms",
+    "set_by_ms",
+    "overdue_ms",
+    "lateness_max_us",
+)
 """Numbers of a partition that make no sum."""
 _OF_A_PARTITION = (
     "times_set",
@@ -50,6 +58,8 @@ def partition_stats(
         **_retained(core),
         **_due_within(core),
         "next_due_ms": -1 if head_ms is None else head_ms,
+        "overdue_ms": 0 if head_ms is None else max(0, now_ms - head_ms),
+        "lateness_max_us": core.counting.pace.late_us_max(now_ms),
         "position": core.position,
         "journal_bytes": core.journal.byte_count(),
         "inbox_bytes": inbox.byte_count,
@@ -69,7 +79,7 @@ def _unused_stats() -> dict[str, int]:
         | dict.fromkeys(_OF_ITS_OWN, 0)
         | dict.fromkeys(_OF_A_PARTITION, 0)
         | dict.fromkeys((f"due_within_{name}" for name in HORIZONS), 0)
-        | {"next_due_ms": -1, "retained_from_ms": -1}
+        | {"next_due_ms": -1, "retained_from_ms": -1, "lateness_max_us": -1}
     )
 
 
@@ -116,6 +126,9 @@ def topic_stats(topic: ServedView, now_ms: int) -> dict[str, Any]:
         for name in partitions[0]
         if name not in _OF_ITS_OWN
     }
+    room = topic.dispatcher.credits(topic.partitions.numbers)
+    for numbers, credit in zip(partitions, room, strict=True):
+        numbers["credit"] = credit
     return {
         "topic": topic.topic.name,
         **sums,

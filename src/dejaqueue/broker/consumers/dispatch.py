@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.broker.consumers.assignment import NOBODY
 from dejaqueue.broker.consumers.credit_queue import CreditQueue
 from dejaqueue.broker.consumers.holders import Holders
 from dejaqueue.broker.counting import PartitionCounts
+from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.journal.interface import Journal
@@ -33,7 +36,7 @@ are read together and sent by one thread. With 16 it costs the same, and parts a
 gets more in a row than each has been given on average, so a short backlog goes round."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Push:
     """Leased rows on their way to a consumer; the thread that sends them reads the payloads.
 
@@ -45,6 +48,10 @@ class Push:
         is_done: the rows are acked before they are sent (at most once).
         batch: what is sent, where it had to be read early; None = the sender reads it.
         counting: where it is counted; None = where what its partition does is.
+        payloads: where those are that are not in the journal.
+        consumer: whose credit it took; None = nobody's.
+        copies: rows that were copied since they were leased, oldest first: their sequences, which
+            ascend, and their locators. Where a row was is freed once its copy can be read.
     """
 
     partition: int
@@ -54,6 +61,9 @@ class Push:
     is_done: bool = False
     batch: pa.RecordBatch | None = None
     counting: PartitionCounts | None = None
+    payloads: PartitionPayloads | None = None
+    consumer: Consumer | None = None
+    copies: list[tuple[Int64s, Int64s]] = field(default_factory=list)
 
 
 class Sink(Protocol):
@@ -90,6 +100,10 @@ class _Run:
     count: int
 
 
+Release: TypeAlias = Callable[[int, int], None]
+"""Gives back what a lease has left: number of the partition, id of the lease."""
+
+
 class Consumer:
     """One consumer of a topic, as the broker sees it."""
 
@@ -115,6 +129,8 @@ class Consumer:
         self.delivered_count = 0
         self.settled_count = 0
         self.closed = False
+        self.release: Release | None = None
+        """Ends a lease that became its own after it had closed; None = it is to end by itself."""
         self.leases: dict[tuple[int, int], HeldLease] = {}
         self.wanted = options.tag_filter
         self.dispatcher = dispatcher
@@ -186,6 +202,11 @@ class Dispatcher:
     def has_consumers(self) -> bool:
         """True if somebody consumes."""
         return bool(self._consumers)
+
+    @property
+    def added_count(self) -> int:
+        """How many consumers ever came."""
+        return self._number
 
     def configure(
         self, *, exclusive: bool, numbers: Sequence[int], now_us: int, is_shard: bool = False
@@ -261,6 +282,16 @@ class Dispatcher:
             "standby": [] if holders is None else idle,
         }
 
+    def credits(self, numbers: Sequence[int]) -> list[int]:
+        """For each partition how many messages its consumers can take more: all of them, or of an
+        exclusive topic the one that is to have it."""
+        with self._lock:
+            credit_of = {consumer.number: consumer.credit for consumer in self._consumers}
+            if self._holders is None:
+                return [sum(credit_of.values())] * len(numbers)
+            pairs = self._holders.pairs()
+        return [credit_of.get(pairs.get(number, (NOBODY, NOBODY))[1], 0) for number in numbers]
+
     # --- consumers ----------------------------------------------------------------------------
 
     def _note_filters(self) -> bool:
@@ -287,10 +318,17 @@ class Dispatcher:
             self._on_share()
         return consumer
 
-    def remove(self, consumer: Consumer, now_us: int = 0) -> list[tuple[int, int]]:
-        """Forget a consumer; returns (partition, lease id) of what it still held."""
+    def remove(
+        self, consumer: Consumer, now_us: int = 0, release: Release | None = None
+    ) -> list[tuple[int, int]]:
+        """Forget a consumer; returns (partition, lease id) of what it still held.
+
+        Args:
+            release: told of each lease that was on its way; called by workers, must not block.
+        """
         with self._lock:
             consumer.closed = True
+            consumer.release = release or consumer.release
             if consumer in self._consumers:
                 self._consumers.remove(consumer)
                 self._note_filters()
@@ -443,9 +481,12 @@ class Dispatcher:
         rows = len(leased.sequences)
         with self._lock:
             consumer.delivered_count += rows
+            release = consumer.release
             if not consumer.closed:
                 held = HeldLease(rows, leased.lease_end_ms)
                 consumer.leases[partition, leased.lease_id] = held
+        if release is not None:
+            release(partition, leased.lease_id)
 
     def hands_over(self, consumer: Consumer, rows: int) -> None:
         """Note a dispatch that goes to the consumer and is acked already."""

@@ -1,8 +1,9 @@
 """Stored rows as the batches that users see: deliveries and peeks.
 
 Room: broker. Runs on the threads that send, not on the workers.
-Holds: columns are in the order of the schemas; rows that are gone are left out; whatever bytes are
-stored, the texts that leave are UTF-8 (rule 15).
+Holds: columns are in the order of the schemas; rows that are gone are left out, and so are those
+whose payload cannot be read now; whatever bytes are stored, the texts that leave are UTF-8 (rule
+15), and the payloads those that were sent (rule 22).
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from dejaqueue.engine.effects import Leased
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.schema import packing, texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
+from dejaqueue.schema.references import marked_rows
 
 Number = TypeVar("Number", np.int64, np.uint16)
+
+
+_PAYLOAD = DELIVERY.names.index("payload")
 
 
 class RowReader(Protocol):
     """A journal, or what its worker reads by."""
 
-    def read(self, locators: Int64s, columns: Sequence[str]) -> pa.RecordBatch:
+    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
         """See Journal.read."""
         ...
 
@@ -49,8 +54,38 @@ def read_stored(
     return stored if clean else texts.mended_batch(stored)
 
 
+class _LeasedRows:
+    """Reads leased rows: where they were when they were leased, or where they were copied to since.
+
+    A copy can be read before the row that it is of is freed, and is told of before; so of the rows
+    that are not there, those that are live are found among the copies, the oldest first.
+    """
+
+    def __init__(self, pushes: Sequence[Push], sequences: Int64s) -> None:
+        self._pushes = pushes
+        self._sequences = sequences
+
+    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+        """See Journal.read."""
+        journal = self._pushes[0].journal
+        stored = journal.read(locators, columns)
+        if not stored.column("payload").null_count:
+            return stored
+        for push in self._pushes:
+            for copied, places in push.copies:
+                is_gone = stored.column("payload").is_null().to_numpy(zero_copy_only=False)
+                wanted = is_gone & np.isin(self._sequences, copied)
+                if wanted.any():
+                    at = copied.searchsorted(self._sequences[wanted])
+                    found = journal.read(places[at], columns)
+                    indices = np.arange(stored.num_rows)
+                    indices[wanted] = stored.num_rows + np.arange(found.num_rows)
+                    stored = pa.concat_batches([stored, found]).take(pa.array(indices))
+        return stored
+
+
 def message_columns(
-    journal: Journal,
+    journal: RowReader,
     ids: Int64s,
     dues_ms: Int64s,
     attempts: UInt16s,
@@ -93,17 +128,40 @@ def message_columns(
 def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
     """The batch of each dispatch, schema DELIVERY, in dispatch order; some may be empty.
 
+    It waits for the payload store where a payload is there. Rows that are left out give the credit
+    back that they took.
+
     Args:
         pushes: of one partition: their rows are read in one go, which costs hardly more than one.
     """
+    return [whole_batch(*pair) for pair in zip(pushes, stored_batches(pushes), strict=True)]
+
+
+def whole_batch(push: Push, stored: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of `stored_batches` with the payloads themselves; waits for the payload store."""
+    batch = stored if push.payloads is None else push.payloads.fetched(stored)
+    gone = len(push.leased.sequences) - batch.num_rows
+    if gone and push.consumer is not None:
+        push.consumer.dispatcher.give_back(push.consumer, gone)
+    return batch
+
+
+def waits_for_store(batch: pa.RecordBatch) -> bool:
+    """Whether `whole_batch` may have to wait for the payload store."""
+    return bool(marked_rows(batch.column(_PAYLOAD)).size)
+
+
+def stored_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
+    """As `delivery_batches`, with payloads as they are stored: some may be references. Does not
+    wait for the payload store."""
     early = [push.batch for push in pushes if push.batch is not None]
     if early:  # all of one consumer, and so all of one kind
         return early
     first_push, leases = pushes[0], [push.leased for push in pushes]
+    sequences = _joined([leased.sequences for leased in leases])
     columns = message_columns(
-        first_push.journal,
-        _joined([leased.sequences for leased in leases])
-        | (first_push.partition << limits.SEQUENCE_BITS),
+        _LeasedRows(pushes, sequences),
+        sequences | (first_push.partition << limits.SEQUENCE_BITS),
         _joined([leased.dues_ms for leased in leases]),
         _joined([leased.attempts for leased in leases]),
         _joined([leased.locators for leased in leases]),
@@ -115,7 +173,9 @@ def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
     for leased in leases:
         batch = whole.slice(first, len(leased.sequences))
         first += batch.num_rows
-        payload = batch.column(DELIVERY.names.index("payload"))
+        payload = batch.column(_PAYLOAD)
+        if first_push.payloads is not None:
+            first_push.payloads.note(payload, leased.locators)
         if payload.null_count:
             # The lease ended and somebody else finished the row before it was sent.
             batch = batch.filter(payload.is_valid())
@@ -172,7 +232,7 @@ def peek_batch(
     priorities: UInt16s | None = None,
     groups: pa.StringArray | None = None,
 ) -> pa.RecordBatch:
-    """The batch of a peek, schema PEEK."""
+    """The batch of a peek, schema PEEK, with payloads as they are stored."""
     columns = message_columns(journal, ids, dues_ms, attempts, locators, priorities, groups)
     states = pa.array(standing.states, pa.utf8())
     names = pa.array(standing.consumers or [None] * len(states), pa.utf8())

@@ -19,6 +19,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.cron.firings import Plan, due_ms, plan
 from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.backlog import notes_sizes
 from dejaqueue.broker.shard.chore import Chore, wake_us
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Enqueue, Firing, SubBatch
@@ -28,6 +29,7 @@ from dejaqueue.model import MessageState
 from dejaqueue.schema.cron import HEADER_ENTRY, HEADER_FIRING, CronEntry, Overlap
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 from dejaqueue.schema.packing import RECORD, UNIT
+from dejaqueue.schema.references import escaped, payload_sizes
 
 FULL_RETRY_MS = 1_000
 """Entries wait so long for room on the disk before it is looked for again."""
@@ -51,7 +53,7 @@ class Firings:
         self.senders.append((sender, len(planned.firings)))
         for index, firing_ms in enumerate(planned.firings):
             self.dues_ms.append(due_ms(entry, firing_ms))
-            self.payloads.append(entry.payload)
+            self.payloads.append(escaped(entry.payload))
             turn = index - planned.firings.index(firing_ms) + 1
             self.headers.append(_headers(entry, firing_name(firing_ms, turn)))
             self.tags.append(UNIT.join(entry.tags))
@@ -80,7 +82,7 @@ class Firings:
             groups=entries.words(texts.get("group")),
             tags=entries.words(texts.get("tags")),
             firings=tuple(self.fired),
-            payload_sizes=self._sizes() if core.topic().max_backlog_bytes else None,
+            payload_sizes=self._sizes() if notes_sizes(core.topic()) else None,
             senders=of_runs(self.senders) if any(name for name, _ in self.senders) else None,
         )
         texts["payload"] = pa.array(self.payloads, pa.binary())
@@ -88,7 +90,7 @@ class Firings:
         return core.apply(command, entries.enqueue_entry(command, columns)).first_sequence
 
     def _sizes(self) -> npt.NDArray[np.uint32]:
-        return np.array([len(payload) for payload in self.payloads], dtype=np.uint32)
+        return payload_sizes(pa.array(self.payloads, pa.binary()))
 
 
 class CronFiring(Chore):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -24,13 +25,16 @@ from dejaqueue.broker.letters.parcel import (
     read_rows,
     returned_columns,
 )
+from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Words
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import RowStatus, Topic
+from dejaqueue.schema import references
 from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.references import Reference
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 
@@ -69,6 +73,10 @@ class Post(Protocol):
         """A stream of batches."""
         ...
 
+    def payload_owner(self, name: str) -> str:
+        """What the payloads of a topic, or shard, have in their names."""
+        ...
+
 
 class Carrier:
     """Takes parcels to their topics, one after the other.
@@ -76,11 +84,13 @@ class Carrier:
     Args:
         post: the broker.
         thread: where they are read and sent.
+        payloads: where large payloads are kept.
     """
 
-    def __init__(self, post: Post, thread: Executor) -> None:
+    def __init__(self, post: Post, thread: Executor, payloads: Payloads | None = None) -> None:
         self._post = post
         self._thread = thread
+        self._payloads = payloads
 
     def close(self) -> None:
         """Carry nothing any more. Twice is fine."""
@@ -118,6 +128,7 @@ class Carrier:
         else:
             columns, kind = letter_columns(parcel, stored, now_ms), "dead"
             name = self._served(self._dead_letter_topic(parcel.topic), parcel)
+        columns = self._with_own_payloads(columns, name)
         producer = f"{kind}/{parcel.topic.name}/{parcel.partition}"
         letterbox = self._post.open_write(WriteStream(name, producer=producer), THE_BROKER)
 
@@ -131,6 +142,18 @@ class Carrier:
                 arrived(columns.rows, None)
 
         letterbox.submit_columns(parcel.number(), columns, kept_senders(parcel), replied)
+
+    def _with_own_payloads(self, columns: SendColumns, name: str) -> SendColumns:
+        """The messages with copies of what they have in the payload store: each topic has its own,
+        which go when its message is done."""
+        rows = references.marked_rows(columns.payloads).tolist()
+        found = {row: references.decode(columns.payloads[row].as_py()) for row in rows}
+        large = {row: one for row, one in found.items() if isinstance(one, Reference)}
+        if not large or self._payloads is None:
+            return columns
+        copies = self._payloads.copied(list(large.values()), self._post.payload_owner(name))
+        changes = {row: copy.encode() for row, copy in zip(large, copies, strict=True)}
+        return replace(columns, payloads=references.replaced(columns.payloads, changes))
 
     def _send_without_keys(
         self,

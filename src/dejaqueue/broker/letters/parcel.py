@@ -19,9 +19,12 @@ from dejaqueue.broker.consumers.gathering import read_stored, text_of
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
-from dejaqueue.model import Topic, parse_subscription
+from dejaqueue.model import Topic
 from dejaqueue.schema import dead_letters as letters
-from dejaqueue.schema.checks import SendColumns, text_bytes, text_offsets
+from dejaqueue.schema.checks import SendColumns
+from dejaqueue.schema.references import payload_bytes
+from dejaqueue.schema.text_columns import text_bytes, text_offsets
+from dejaqueue.topic_names import parse_subscription
 
 # Letters that travel together: enough for 100,000 a second, little enough to stay unnoticed.
 PARCEL_ROWS_MAX = 2_048
@@ -149,7 +152,7 @@ def _send_columns(
         tags=some(_texts(stored, "tags")),
         headers=some(headers),
         partitions=None,
-        payload_bytes=text_bytes(payloads),
+        payload_bytes=payload_bytes(payloads),
         priorities=parcel.priorities,
     )
 

@@ -16,6 +16,7 @@ from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.partition.merging import merge
 from dejaqueue.broker.partition.requests import EnqueueRequest
 from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.backlog import notes_sizes
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Enqueue
 from dejaqueue.errors import BadRequest
@@ -100,7 +101,7 @@ def _bring_in_together(
             merged.columns.expires_ms,
             stage=requests[0].stage,
             replaced=replaced if replaced is not None and replaced.size else None,
-            payload_sizes=merged.payload_sizes() if core.topic().max_backlog_bytes else None,
+            payload_sizes=merged.payload_sizes() if notes_sizes(core.topic()) else None,
             senders=merged.senders,
         )
         effects = core.apply(command, entries.enqueue_entry(command, merged.texts()))

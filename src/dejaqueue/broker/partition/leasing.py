@@ -22,19 +22,57 @@ from dejaqueue.model import TagFilter, TopicKind
 AHEAD_PERCENT = 80
 # Dispatches in one step, so that requests do not wait behind dispatches.
 STEP_DISPATCHES_MAX = 32
+# No dispatch begins in a step that has dispatched for so long: others have the same worker.
+STEP_US_MAX = 2_000
+# While what is due is taken over in pieces, a step has so many at most, and each so many-th step
+# dispatches, too: it ends soon, and until then there is something to do for consumers.
+STEP_PIECES_MAX = 4
+DISPATCH_STEPS = 8
 
 
 def dispatch(core: PartitionCore, dispatcher: Dispatcher) -> None:
     """Lease what is due, or due so soon that it should be on its way, to whoever has credit."""
-    now_ms = core.now_ms()
+    now_ms, began_us = core.now_ms(), core.clock.now_us()
     expiry_ms = core.engine.next_expiry_ms()
     if expiry_ms is not None and expiry_ms <= now_ms:
-        core.apply_lease(Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
-    dispatcher.share_anew(core.clock.now_us())
+        _lease_nothing(core)
+    if core.engine.is_taking_over and not _take_over_some(core, began_us):
+        return
+    dispatcher.share_anew(began_us)
     filters = _filters(core, dispatcher)
     for _ in range(STEP_DISPATCHES_MAX):
         # Filters take turns as consumers do.
         if not sum(_dispatch_to(core, dispatcher, wanted) for wanted in filters):
+            return
+        if core.clock.now_us() - began_us >= STEP_US_MAX:
+            return
+
+
+def _take_over_some(core: PartitionCore, began_us: int) -> bool:
+    """Go on with what a dispatch began, though nobody has credit: what is most urgent may be in the
+    last piece. True if this step is to dispatch, too."""
+    for _ in range(STEP_PIECES_MAX):
+        _lease_nothing(core)
+        if not core.engine.is_taking_over:
+            return True
+        if core.clock.now_us() - began_us >= STEP_US_MAX:
+            break
+    core.take_over_steps += 1
+    return core.take_over_steps % DISPATCH_STEPS == 0
+
+
+def _lease_nothing(core: PartitionCore) -> None:
+    """Have leases end and messages die whose time is over, and take a piece of what is due over."""
+    now_ms = core.now_ms()
+    core.apply_lease(Lease(now_ms, core.next_position(), now_ms, 0, now_ms))
+
+
+def take_over(core: PartitionCore, rows: int) -> None:
+    """Make so many of the messages that are due ready, if so many are, for one lease of them."""
+    piece = core.engine.rules.take_over_rows_max
+    for _ in range(0, rows if piece else 0, max(1, piece)):
+        _lease_nothing(core)
+        if not core.engine.is_taking_over:
             return
 
 
@@ -81,9 +119,20 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
         return False
     core.counting.leased(wanted, leased, now_ms)
     is_done, counting = consumer.options.auto_ack, core.counting
-    push = Push(core.number, core.journal, leased, rows_max, is_done, counting=counting)
+    push = Push(
+        core.number,
+        core.journal,
+        leased,
+        rows_max,
+        is_done,
+        counting=counting,
+        payloads=core.payloads,
+        consumer=consumer,
+    )
     if push.is_done:  # the same group makes lease and ack durable, before it is sent
         core.apply(Ack(now_ms, position))
+    else:
+        core.unread.add(push)
     core.commits.group.pushes.append((consumer, push))
     return True
 
@@ -98,7 +147,8 @@ def _ahead_ms(core: PartitionCore) -> int:
 
 def _rows_max(core: PartitionCore) -> int:
     """Rows whose payloads together make no more than a wire message should hold."""
-    mean = core.mean_payload_bytes or 1_024
+    fetched = 0 if core.payloads is None else core.payloads.mean_bytes
+    mean = max(core.mean_payload_bytes or 1_024, fetched)
     return max(1, min(limits.DISPATCH_ROWS_MAX, limits.DISPATCH_BYTES_MAX // mean))
 
 
@@ -125,6 +175,9 @@ def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
     ahead_us = core.clock.ahead_us
     now_us, ahead_ms = core.clock.now_us(), _ahead_ms(core) * AHEAD_PERCENT // 100
     anyone_at_all = waits = False
+    # A full group rings when it has landed.
+    if engine.is_taking_over and not core.commits.group.is_full(core.settings.dispatch):
+        wakes_us.append(now_us)
     share_us = dispatcher.next_share_us()
     if share_us is not None:
         wakes_us.append(share_us)

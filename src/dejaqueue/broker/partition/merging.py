@@ -20,8 +20,9 @@ from dejaqueue.broker.shard.entries import hash_column, text_column
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.journal.interface import TextColumn
-from dejaqueue.schema.checks import SendColumns, text_offsets
+from dejaqueue.schema.checks import SendColumns
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
+from dejaqueue.schema.references import payload_sizes
 from dejaqueue.schema.send_rows import SendRows, joined_columns
 
 Number = TypeVar("Number", np.int64, np.uint16)
@@ -57,8 +58,8 @@ class Merged:
         return {name: text_column(column) for name, column in named.items() if column is not None}
 
     def payload_sizes(self) -> npt.NDArray[np.uint32]:
-        """Bytes of each payload, shape (n,)."""
-        return np.diff(text_offsets(self.columns.payloads)).astype(np.uint32)
+        """Bytes of each payload, wherever it is, shape (n,)."""
+        return payload_sizes(self.columns.payloads)
 
     def keep(self, rows: Int64s) -> None:
         """Keep these rows only."""

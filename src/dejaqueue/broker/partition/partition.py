@@ -12,7 +12,7 @@ See: core.py, what a partition is; worker.py, which calls `step`; docs/internals
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Dispatcher
@@ -243,7 +243,8 @@ class Partition:
     def _configure(self) -> None:
         """The topic's settings changed, or the partition was just read: tell the engine."""
         core, topic = self.core, self.core.topic()
-        rules = Rules.of(topic, self._ids_from)
+        piece = core.settings.dispatch.take_over_rows_max
+        rules = Rules.of(topic, self._ids_from, take_over_rows_max=piece)
         if rules != core.engine.rules:
             core.apply(Configure(core.now_ms(), rules.to_text()))
         follow_subscriptions(core, topic)
@@ -302,6 +303,8 @@ class Partition:
             door.listener,
             lambda: door.ownership.refusal() is None,
         )
+        if core.payloads is not None:
+            ports = replace(ports, ended=core.payloads.ended)
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
         core.serve(opened.views, opened.journal, commits, opened.read_from)
         self.was_read = True

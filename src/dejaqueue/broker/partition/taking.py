@@ -33,6 +33,9 @@ MERGE_ROWS_MAX = 256
 MERGE_BYTES_MAX = 64 << 10
 # Requests taken in one step; the rest waits for the next one, so that due messages are not kept.
 STEP_REQUESTS_MAX = 1_024
+# No request is taken in a step that has taken them for so long: other partitions have the same
+# worker. What is applied meanwhile still becomes durable together.
+STEP_US_MAX = 2_000
 
 
 class _SmallBatches:
@@ -81,10 +84,12 @@ def take_requests(core: PartitionCore, inbox: Inbox, admission: Admission) -> No
 def _take(core: PartitionCore, inbox: Inbox, admission: Admission) -> None:
     small = _SmallBatches(core, inbox, admission)
     rows = 0
-    bounds = core.settings.dispatch
-    for _ in range(STEP_REQUESTS_MAX):
+    bounds, began_us = core.settings.dispatch, core.clock.now_us()
+    for number in range(STEP_REQUESTS_MAX):
         is_full = rows >= bounds.group_rows_max or core.commits.group.is_full(bounds)
         if is_full or inbox.is_empty:
+            break
+        if number and core.clock.now_us() - began_us >= STEP_US_MAX:
             break
         if isinstance(inbox.first, LookRequest):
             small.apply()

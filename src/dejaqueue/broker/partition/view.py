@@ -18,8 +18,8 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.view_core import ViewCore
 from dejaqueue.engine.commands import Configure, DropView, InView, OpenView
 from dejaqueue.engine.rules import Rules
-from dejaqueue.model import Topic
-from dejaqueue.subscriptions import BORN, Order, Start
+from dejaqueue.model import TagFilter, Topic
+from dejaqueue.subscriptions import BORN, TAG_SETTINGS, Order, Start
 
 
 class PartitionView:
@@ -108,8 +108,12 @@ def follow_subscriptions(core: PartitionCore, topic: Topic) -> None:
         wanted = topic.subscriptions.get(named.name)
         if wanted is None or wanted[BORN] != named.born:
             core.apply(DropView(core.now_ms(), named.number))
+    piece = core.settings.dispatch.take_over_rows_max
     for name, settings in topic.subscriptions.items():
-        now_ms, rules = core.now_ms(), Rules.of(topic.subscribed(name))
+        now_ms = core.now_ms()
+        rules = Rules.of(topic.subscribed(name), take_over_rows_max=piece)
+        takes = TagFilter(*(tuple(settings.get(name, ())) for name in TAG_SETTINGS))
+        rules = replace(rules, takes=None if takes == TagFilter() else takes)
         known = views.find(name)
         if known is None:
             start = settings["start"]
@@ -124,6 +128,7 @@ def follow_subscriptions(core: PartitionCore, topic: Topic) -> None:
                 settings["order"] == Order.ARRIVAL,
                 now_ms + topic.lease_ahead_ms,
                 kept_from_ms if isinstance(kept_from_ms, int) else None,
+                in_pieces=True,
             )
             core.apply(opened)
         elif replace(rules, ids_from=known.engine.rules.ids_from) != known.engine.rules:
@@ -133,9 +138,9 @@ def follow_subscriptions(core: PartitionCore, topic: Topic) -> None:
 def _follow_retention(core: PartitionCore, topic: Topic) -> None:
     """Begin to retain, or end it, as the topic says."""
     kept, now_ms = core.views.retained, core.now_ms()
-    if kept is not None and not topic.retention_ms:
+    if kept is not None and not topic.retains:
         core.apply(DropView(now_ms, kept.number))
-    elif kept is None and topic.retention_ms:
+    elif kept is None and topic.retains:
         rules, number = Rules(keeps=True).to_text(), core.views.next_number
         begins = OpenView(
             now_ms, number, "", 0, rules, from_start=False, by_arrival=False, held_due_ms=now_ms
@@ -144,9 +149,12 @@ def _follow_retention(core: PartitionCore, topic: Topic) -> None:
 
 
 def follows(core: PartitionCore) -> bool:
-    """Whether the partition has the views that its topic says by now, and retains what it says."""
+    """Whether the partition has the views that its topic says by now, with all that they begin
+    with, and retains what it says."""
     topic = core.topic()
-    if bool(topic.retention_ms) != (core.views.retained is not None):
+    if topic.retains != (core.views.retained is not None):
+        return False
+    if any(view.seeding is not None for view in core.views.named.values()):
         return False
     wanted = {name: values[BORN] for name, values in topic.subscriptions.items()}
     return wanted == {view.name: view.born for view in core.views.named.values()}

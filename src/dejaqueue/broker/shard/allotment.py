@@ -48,7 +48,7 @@ class Allotment:
             before, here = core.backlog, core.live()
             live = self._backlog() - before + here
             if not self._is_shard:
-                check_backlog(topic, live, rows, byte_count)
+                check_backlog(topic, live, rows, byte_count, core.fullest)
             elif not self._fits(topic, live + Backlog(rows, byte_count)):
                 raise ResourceExhausted(
                     f"topic {topic.name}: max_backlog_count is {topic.max_backlog_count} and "

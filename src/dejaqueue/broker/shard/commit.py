@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Consumer, Push
-from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.consumers.gathering import stored_batches
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.broker.shard.committer import Committer
@@ -29,7 +29,7 @@ from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Effects
 from dejaqueue.errors import DejaQError, InternalError
-from dejaqueue.journal.interface import Append, Entry, Journal, append_alone
+from dejaqueue.journal.interface import Append, Entry, EntryKind, Journal, append_alone
 from dejaqueue.settings import DispatchSettings
 from dejaqueue.wire.frames import Reply
 
@@ -42,6 +42,8 @@ class Group:
     replies: list[tuple[ReplyTo, Reply]] = field(default_factory=list)
     pushes: list[tuple[Consumer, Push]] = field(default_factory=list)
     freed: list[Int64s] = field(default_factory=list)
+    ended: list[Int64s] = field(default_factory=list)
+    """Those of `freed` that are not stored elsewhere now."""
     changes: list[EntryChanges] = field(default_factory=list)
     rows: int = 0
     byte_count: int = 0
@@ -60,6 +62,8 @@ class Group:
         self.byte_count += sum(int(column.offsets[-1]) for column in entry.texts.values())
         if len(effects.freed_locators):
             self.freed.append(effects.freed_locators)
+            if entry.kind is not EntryKind.RELOCATE:
+                self.ended.append(effects.freed_locators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class CommitPorts:
         is_owner: False if another broker may own the partition by now. After an append that took
             long, do not send what was leased before it: the next owner may have leased it to
             somebody else.
+        ended: told where messages were stored that are done everywhere, durably.
     """
 
     clock: Clock
@@ -84,6 +89,7 @@ class CommitPorts:
     landed: Callable[[], None] = lambda: None
     listener: Listener = field(default_factory=Listener)
     is_owner: Callable[[], bool] = lambda: True
+    ended: Callable[[Int64s], None] = lambda _: None
 
 
 class Commits:
@@ -266,7 +272,8 @@ class Commits:
     def _send(self, consumer: Consumer, push: Push) -> None:
         if push.is_done:
             # Its rows are freed in a moment: the sending thread would come too late to read them.
-            push = replace(push, batch=delivery_batches([push])[0])
+            # What they have in the payload store stays there for a while.
+            push = replace(push, batch=stored_batches([push])[0])
             consumer.dispatcher.hands_over(consumer, len(push.leased.sequences))
         else:
             consumer.dispatcher.holds(consumer, self._ports.partition_number, push.leased)
@@ -313,6 +320,8 @@ class Commits:
             if group.entries:
                 first = self.tail - len(group.entries) + 1
                 ports.listener.durable(first, self.tail, group.changes, group.pushes)
+            for ended in group.ended:
+                ports.ended(ended)
             for freed in group.freed:
                 self._free(freed)
         except DejaQError as error:

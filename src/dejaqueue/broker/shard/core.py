@@ -12,10 +12,14 @@ of the requests (partition), and all that the functions which work on a partitio
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakSet
 
 from dejaqueue.broker import news
+from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.counting import PartitionCounts
+from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads
 from dejaqueue.broker.shard import entries
+from dejaqueue.broker.shard.archive_floor import ArchiveFloor
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.stored_rows import StoredRows
@@ -28,8 +32,9 @@ from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.journal.format import check_entry
 from dejaqueue.journal.interface import Entry, Journal
-from dejaqueue.model import Topic, subscription_name
+from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
+from dejaqueue.topic_names import subscription_name
 
 
 class PartitionCore:
@@ -44,6 +49,10 @@ class PartitionCore:
         time: its time, where the clock was wrong.
         backlog: what is live as of its last step; any thread may read it.
         lacks_room: somebody was turned away since the disk is full; who makes room clears it.
+        payloads: where those are that are not in the journal; None = all are.
+        unread: pushes whose rows somebody is still to read, from where they were when leased.
+        take_over_steps: steps that took over pieces of what is due, since it was made.
+        floor: up to where backups have it: later entries stay for them.
         is_held: a backup reads the journal: nothing that is in it is given back, and no snapshot is
             begun, until `let_go`.
 
@@ -85,7 +94,11 @@ class PartitionCore:
         self.backlog = Backlog()
         self.lacks_room = False
         self.seen_as: dict[str, PartitionCore] = {}
+        self.floor = ArchiveFloor(lambda: bool(self.settings.backup.url), clock.now_ms)
         self.is_held = False
+        self.payloads: PartitionPayloads | None = None
+        self.unread: WeakSet[Push] = WeakSet()
+        self.take_over_steps = 0
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0
 
@@ -192,6 +205,15 @@ class PartitionCore:
         """What is live now. Messages that came before the topic had a limit of bytes count with
         the mean, as their sizes were not noted."""
         return Backlog(*self.views.backlog(self.mean_payload_bytes))
+
+    def fullest(self) -> str:
+        """The named subscription that has most of what is live; "" = the unnamed one has."""
+        mean_bytes, name = self.mean_payload_bytes, ""
+        most = self.engine.backlog(mean_bytes)
+        for view in self.views.named.values():
+            if view.engine.backlog(mean_bytes) > most:
+                most, name = view.engine.backlog(mean_bytes), view.name
+        return name
 
     def has_room(self, rows: int, byte_count: int = 0) -> bool:
         """True if the disk has room for so many rows; if not, some is made soon."""

@@ -25,9 +25,10 @@ See: docs/reference/journal-format.md.
     DEPART                                              sequences                    destination
     SET_TIME    by
     OPEN_VIEW   number · born · held due · ViewFlag                  JSON: name, rules, from?
+    SEED_VIEW   number · span
     DROP_VIEW   number
-    FORGET      before
-    SEEK        first · end · from
+    FORGET      before                                  sequences?
+    SEEK        first · end · from                                                   filter
     IN_VIEW     of the entry that is in it                  of that              number, kind; its
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
@@ -50,11 +51,13 @@ from dejaqueue.engine import commands
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.commands import Command, SubBatch
 from dejaqueue.engine.dictionary import of_runs, to_runs
+from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.model import TagFilter
-from dejaqueue.schema.checks import text_offsets
 from dejaqueue.schema.keys import hash_keys
+from dejaqueue.schema.references import stored_sizes
+from dejaqueue.schema.text_columns import text_offsets
 from dejaqueue.schema.texts import mended
 
 
@@ -127,6 +130,7 @@ class ViewFlag(IntFlag):
 
     FROM_START = 1
     BY_ARRIVAL = 2
+    IN_PIECES = 4
 
 
 _IN_VIEW = struct.Struct("<IH")
@@ -173,6 +177,11 @@ def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> En
     )
 
 
+def _sizes(payload: TextColumn) -> npt.NDArray[np.uint32]:
+    """Bytes of each payload, wherever it is."""
+    return stored_sizes(payload.offsets, np.frombuffer(payload.data, dtype=np.uint8))
+
+
 def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
     flags = EnqueueFlag(entry.params[1])
     dues_ms, *others = entry.ints
@@ -202,7 +211,7 @@ def _enqueue_command(entry: Entry, position: int) -> commands.Enqueue:
         None if replaced is None else np.array(replaced, dtype=np.int64),
         None if stage is None else commands.Stage(*stage),
         tuple(commands.Firing(*firing) for firing in more.get("firings", ())),
-        None if payload is None else np.diff(payload.offsets).astype(np.uint32),
+        None if payload is None else _sizes(payload),
         of_runs(more["senders"]) if "senders" in more else None,
     )
 
@@ -345,17 +354,25 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
         case commands.OpenView():
             flags = ViewFlag.FROM_START * command.from_start
             flags |= ViewFlag.BY_ARRIVAL * command.by_arrival
+            flags |= ViewFlag.IN_PIECES * command.in_pieces
             params = (command.number, command.born, command.held_due_ms, int(flags))
             kept = () if command.kept_from_ms is None else (command.kept_from_ms,)
             extra = _json([command.name, command.rules, *kept])
             return Entry(EntryKind.OPEN_VIEW, now_ms, params, extra=extra)
+        case commands.SeedView():
+            return Entry(EntryKind.SEED_VIEW, now_ms, (command.number, command.span, 0, 0))
         case commands.DropView():
             return Entry(EntryKind.DROP_VIEW, now_ms, (command.number, 0, 0, 0))
         case commands.Forget():
-            return Entry(EntryKind.FORGET, now_ms, (command.before, 0, 0, 0))
+            if command.sequences is None:
+                return Entry(EntryKind.FORGET, now_ms, (command.before, 0, 0, 0))
+            rows, ints = command.sequences.size, (command.sequences,)
+            return Entry(EntryKind.FORGET, now_ms, (command.before, 0, 0, 0), rows=rows, ints=ints)
         case commands.Seek():
             params = (command.first, command.end, command.from_ms, 0)
-            return Entry(EntryKind.SEEK, now_ms, params)
+            wanted = command.wanted
+            extra = b"" if wanted is None else _json(wanted.to_values())
+            return Entry(EntryKind.SEEK, now_ms, params, extra=extra)
         case commands.InView():
             return in_view(command.number, to_entry(command.command, leased_count))
         case _:
@@ -426,22 +443,37 @@ def _to_command(entry: Entry, position: int) -> Command:
         case EntryKind.SET_TIME:
             return commands.SetTime(now_ms, params[0])
         case EntryKind.OPEN_VIEW:
-            number, born, held_due_ms, flags = params
-            name, rules, *kept = json.loads(extra)
-            is_from_start = bool(flags & ViewFlag.FROM_START)
-            by_arrival = bool(flags & ViewFlag.BY_ARRIVAL)
-            about = (rules, is_from_start, by_arrival, held_due_ms, *kept)
-            return commands.OpenView(now_ms, number, name, born, *about)
+            return _open_view_command(entry)
+        case EntryKind.SEED_VIEW:
+            return commands.SeedView(now_ms, *params[:2])
         case EntryKind.DROP_VIEW:
             return commands.DropView(now_ms, params[0])
         case EntryKind.FORGET:
-            return commands.Forget(now_ms, params[0])
+            return commands.Forget(now_ms, params[0], entry.ints[0] if entry.ints else None)
         case EntryKind.SEEK:
-            return commands.Seek(now_ms, *params[:3])
+            selection = Selection.from_values(json.loads(extra)) if extra else None
+            return commands.Seek(now_ms, *params[:3], selection)
         case EntryKind.IN_VIEW:
             return _of_view(entry, position)
         case _:
             raise ValueError("unknown kind")
+
+
+def _open_view_command(entry: Entry) -> commands.OpenView:
+    number, born, held_due_ms, flags = entry.params
+    name, rules, *kept = json.loads(bytes(entry.extra))
+    return commands.OpenView(
+        entry.now_ms,
+        number,
+        name,
+        born,
+        rules,
+        from_start=bool(flags & ViewFlag.FROM_START),
+        by_arrival=bool(flags & ViewFlag.BY_ARRIVAL),
+        held_due_ms=held_due_ms,
+        kept_from_ms=kept[0] if kept else None,
+        in_pieces=bool(flags & ViewFlag.IN_PIECES),
+    )
 
 
 def _named_rows(entry: Entry) -> tuple[Int64s | None, UInt16s | None]:

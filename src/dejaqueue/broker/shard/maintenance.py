@@ -3,7 +3,7 @@
 Room: broker. Runs on the worker's thread; only the writing of snapshot files is left to another
 one.
 Holds: the journal is truncated only up to a snapshot that is durable; rows are freed only after
-their copies are.
+their copies are durable, and whoever is still to read them knows of the copies.
 See: docs/guides/sizing.md; journal/interface.py duties 7 and 10.
 """
 
@@ -90,6 +90,9 @@ class Maintenance(Chore):
         self._write: Future[None] | None = None
         self._written: int | DejaQError | None = None
         self._room_snapshots = 0
+        self._covered = self._given_back = 0
+        """Up to where a snapshot covers entries, and up to where the journal was told to give them
+        back: backups may lack what is between the two."""
         self._to_copy: Int64s = np.zeros(0, dtype=np.int64)
         self.snapshot_count = 0
         self.copied_rows = 0
@@ -104,6 +107,7 @@ class Maintenance(Chore):
         # Of its own: what requests wait for and what is copied may be many bytes, and come apart.
         self._stored = StoredRows(core.journal, core.commits, core.ring)
         self._plan = self._write = self._written = None
+        self._covered = self._given_back = 0
         if core.journal.holds_room:
             self._room_snapshots = ROOM_SNAPSHOTS
 
@@ -114,6 +118,7 @@ class Maintenance(Chore):
             core.lacks_room = False
             if core.is_held:  # room for what is sent comes before a backup, which is told
                 core.let_go()
+            self._give_up(core, "the disk is full")
             self._room_snapshots = ROOM_SNAPSHOTS
             self._room.want()
         if self._room.wanted_count != self._room_wanted:
@@ -167,6 +172,7 @@ class Maintenance(Chore):
         if self._written is not None and core.commits.settles():
             self._finish_snapshot(core)
         self._see_room(core)
+        self._give_back(core)
         if not self.busy and self._is_snapshot_wanted(core) and core.commits.settles():
             self._prepare_snapshot(core, is_idle=is_idle)
             if core.commits.settles():
@@ -239,7 +245,24 @@ class Maintenance(Chore):
         self.snapshot_count += 1
         news.snapshot_taken(core.topic().name, core.number, written)
         core.commits.commit_all()  # an append by the committer would be in the way
-        core.journal.truncate(written)
+        self._covered = written
+        self._give_back(core)
+
+    def _give_back(self, core: PartitionCore) -> None:
+        """Have the journal give back what a snapshot covers, and backups have."""
+        if self._given_back == self._covered:
+            return
+        if core.floor.is_late():
+            self._give_up(core, "no backup was taken for long")
+        limit = core.floor.limit(self._covered)
+        if limit > self._given_back and core.commits.settles():
+            core.commits.commit_all()  # an append by the committer would be in the way
+            core.journal.truncate(limit)
+            self._given_back = limit
+
+    def _give_up(self, core: PartitionCore, reason: str) -> None:
+        if core.floor.give_up() and self._given_back < self._covered:
+            news.archive_gap(core.topic().name, core.number, reason)
 
     @property
     def busy(self) -> bool:
@@ -256,7 +279,7 @@ class Maintenance(Chore):
         files = [SnapshotFile(name, content) for name, content in planned]
         self._settle_history()
         core.journal.put_snapshot(position, meta, files)
-        core.journal.truncate(position)
+        core.journal.truncate(core.floor.limit(position))
 
     def _compact(self, core: PartitionCore, *, is_idle: bool) -> bool:
         """Copy live rows out of mostly dead storage, in due order, a few at a time."""
@@ -306,4 +329,20 @@ def copy_rows(core: PartitionCore, stored: StoredRows, sequences: Int64s) -> Non
     command = Relocate(core.now_ms(), core.next_position(), sequences)
     texts = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
     core.apply(command, entries.relocate_entry(command, texts))
+    _tell_readers(core, command)
     commits.commit(behind=commits.is_apart)
+
+
+def _tell_readers(core: PartitionCore, command: Relocate) -> None:
+    """Tell whoever has leased rows to read where their copies are."""
+    pushes = list(core.unread)
+    if not pushes:
+        return
+    awaited = np.concatenate([push.leased.sequences for push in pushes])
+    owners = np.repeat(np.arange(len(pushes)), [push.leased.sequences.size for push in pushes])
+    for owner in np.unique(owners[np.isin(awaited, command.sequences)]).tolist():
+        push = pushes[owner]
+        rows = np.flatnonzero(np.isin(command.sequences, push.leased.sequences))
+        rows = rows[command.sequences[rows].argsort(kind="stable")]
+        locators = (command.position << limits.ROW_BITS) + rows
+        push.copies.append((command.sequences[rows], locators))

@@ -50,6 +50,7 @@ class ViewCore(PartitionCore):
         super().__init__(topic, main.number, main.clock, main.settings, counting, main.ring)
         self.main = main
         self.name = name
+        self.payloads = None if main.payloads is None else main.payloads.seen_by(name)
         self._number = 0
 
     def attach(self, view: NamedView) -> None:
@@ -58,6 +59,7 @@ class ViewCore(PartitionCore):
         self._number, self.engine = view.number, view.engine
         self.views, self.journal, self.commits = main.views, main.journal, main.commits
         self.stored, self.time, self.read_from = main.stored, main.time, main.read_from
+        self.unread = main.unread
         self.counting.loaded(view.engine, main.journal)
 
     @property

@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 
 from dejaqueue import limits
 from dejaqueue.broker import news
-from dejaqueue.catalogue.state import TopicRow
+from dejaqueue.catalogue.state import CatalogueState, TopicRow
 from dejaqueue.errors import BadRequest, Refused, TopicExists, TopicUnknown
-from dejaqueue.model import CHANGEABLE, Topic, parse_subscription
+from dejaqueue.model import CHANGEABLE, Topic
 from dejaqueue.subscriptions import BORN, changed_subscriptions
+from dejaqueue.topic_names import parse_subscription
 
 _BORN_BITS = 48
 """Of the number that tells a subscription from those that had its name: drawn, not counted, as a
@@ -67,6 +68,10 @@ class Catalogue(ABC):
     @abstractmethod
     def count(self) -> int:
         """How many topics there are, and are being made."""
+
+    @abstractmethod
+    def state(self) -> CatalogueState:
+        """A copy of all of it, as of now. Raises JournalDamaged, Unavailable."""
 
     def get(self, name: str) -> Topic:
         """The topic, or TopicUnknown."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,6 +68,45 @@ class Disks:
 
     free_bytes: int | None = None
     short: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Who serves what, as the coordinator says.
+
+    Attributes:
+        urls: of all members, by name.
+        slots: by number: the owner, its life, and the revision of the fact that says so. As long as
+            they are the same, nobody else has served what is in them.
+        is_whole: each slot that was ever served is served by a member.
+    """
+
+    urls: dict[str, str]
+    slots: dict[int, tuple[str, str, int]]
+    is_whole: bool
+
+
+class BackupTurns(Protocol):
+    """What the brokers of a cluster agree on about its backups.
+
+    Attributes:
+        node: name of this broker.
+    """
+
+    @property
+    def node(self) -> str: ...  # noqa: D102
+
+    def turn(self) -> AbstractContextManager[Callable[[], None]]:
+        """The right to take a backup of the cluster, and what is called now and then to keep it.
+
+        Raises:
+            Refused: another broker has it. Unavailable.
+        """
+        ...
+
+    def owners(self) -> Owners:
+        """Who serves what now. Raises Unavailable."""
+        ...
 
 
 class ClusterPort(Protocol):

@@ -26,7 +26,8 @@ from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.model import Topic, topic_of
+from dejaqueue.model import Topic
+from dejaqueue.topic_names import topic_of
 
 log = logging.getLogger("dejaqueue.broker")
 

@@ -25,7 +25,7 @@ from dejaqueue.engine.commands import OpenEpoch, Remember
 from dejaqueue.engine.snapshot import decided_of, epoch_of, next_sequence_of
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import EntryKind, Journal, JournalStore
-from dejaqueue.model import parse_shard
+from dejaqueue.topic_names import parse_shard
 
 UNREADABLE_IDS: Final = 1 << 40
 """So many ids is a partition taken to have given whose journal cannot be read: at a million

@@ -26,7 +26,8 @@ from dejaqueue.errors import (
     InternalError,
     ResourceExhausted,
 )
-from dejaqueue.model import Topic, parse_shard, shard_name
+from dejaqueue.model import Topic
+from dejaqueue.topic_names import parse_shard, shard_name
 
 ASSIGNMENT, BACKLOG, RATE = "assignment", "backlog", "rate"
 PAID_PARTS = 8

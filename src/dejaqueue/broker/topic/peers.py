@@ -5,6 +5,7 @@
     ask_home            what the shards of a topic agree on, asked by the owner of a shard
     ask_shard           that a shard keeps less of the topic's backlog, asked by its home
     ask_history         what a broker recorded of a message, asked by the owner of its topic
+    ask_backup          a step of its part of a backup, asked by the broker that takes it
 
 Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
 Holds: a tell is answered when the decision is durable there; both may be said again at any time.
@@ -17,7 +18,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
-HISTORY = "ask_history"
+HISTORY, BACKUP = "ask_history", "ask_backup"
 """Their names in the table of calls (access/calls.py)."""
 
 

@@ -20,6 +20,7 @@ from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic, TopicKind
+from dejaqueue.subscriptions import has_ephemeral
 
 OPEN_BYTES = 2 << 20
 """A partition whose journal takes less on the disk is left alone until it is used."""
@@ -64,6 +65,8 @@ class Room:
             if topic.kind is TopicKind.CRON:
                 self._serve(topic.name).ring_all()  # its entries fire
                 continue
+            if has_ephemeral(topic.subscriptions):
+                self._serve(topic.name)  # it looks whether anybody comes
             for number in range(topic.partitions):
                 if store.taken_bytes(topic.name, number) > OPEN_BYTES:
                     self._unread.append((topic.name, number))

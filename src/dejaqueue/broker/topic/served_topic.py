@@ -14,14 +14,23 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.partition.partition import Duties, Partition
-from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest, Request
+from dejaqueue.broker.partition.requests import (
+    ChangeRequest,
+    LookRequest,
+    Request,
+    SettleRequest,
+)
 from dejaqueue.broker.partition.view import follows
 from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads, ReleasedRows
+from dejaqueue.broker.payloads.payloads import Payloads
+from dejaqueue.broker.replies import no_reply
 from dejaqueue.broker.shard.allotment import Allotment
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.core import PartitionCore
@@ -35,7 +44,7 @@ from dejaqueue.broker.topic.homes import Homes, TopicHome
 from dejaqueue.broker.topic.rates import Rates
 from dejaqueue.broker.topic.route import Route
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
-from dejaqueue.broker.topic.served_view import Answer, ServedView
+from dejaqueue.broker.topic.served_view import Answer, Changing, ServedView
 from dejaqueue.broker.topic.subscription import ServedSubscription, SubscriptionPorts
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.broker.topic.turns import Turns
@@ -44,10 +53,11 @@ from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import Journal, JournalStore
-from dejaqueue.model import Assignment, Topic, TopicKind, parse_shard, subscription_name
+from dejaqueue.model import Assignment, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings
-from dejaqueue.subscriptions import BORN
-from dejaqueue.wire.frames import Reply
+from dejaqueue.subscriptions import BORN, has_ephemeral
+from dejaqueue.topic_names import parse_shard, subscription_name
+from dejaqueue.wire.frames import Reply, SettleOp
 
 CLOSE_SECONDS_MAX = 30.0
 """So long does who closes a topic wait for journals that hang; they are closed when they go on."""
@@ -65,6 +75,8 @@ class TopicPorts:
         worker_of: the worker of a partition, by the topic's name and number and its own number.
         homes: the way to what the shards of a topic agree on.
         opener: where journals are read; None = on the workers.
+        payloads: where large payloads are kept; None = with the others.
+        alter: changes settings of a topic (Broker.alter_topic).
     """
 
     store: JournalStore
@@ -73,7 +85,9 @@ class TopicPorts:
     threads: Threads
     worker_of: Callable[[str, int, int], PartitionWorker]
     homes: Homes
+    alter: Callable[[str, Callable[[Topic], dict[str, Any]]], Topic]
     opener: Executor | None = None
+    payloads: Payloads | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +137,7 @@ class ServedTopic(ServedView):
         claimed_dues: when the rows of claims became due, by partition and number of the claim; each
             partition's own, on its worker (claims.py).
         served_as, journals, number, ownership: as in Service.
+        payloads: where large payloads are kept; None = with the others.
         subscriptions: its named ones.
     """
 
@@ -168,6 +183,7 @@ class ServedTopic(ServedView):
         self.subscriptions: dict[str, ServedSubscription] = {}
         self._service = service
         self.ownership = service.ownership
+        self.payloads = ports.payloads
         self._ports = ports
         self._duties_of = duties_of
         self._workers: list[PartitionWorker] = []
@@ -198,6 +214,10 @@ class ServedTopic(ServedView):
             PartitionCounts(self.counting, in_due_order=in_due_order),
             lambda: worker.ring(partition),
         )
+        if self.payloads is not None:
+            place = f"topic {self.served_as}, partition {number}"
+            let_go = partial(self._let_go, number)
+            core.payloads = PartitionPayloads(self.payloads, let_go, place, self.topic.name)
         # A journal on a server may hang: it is read and appended to beside the worker.
         apart = worker.apart if ports.store.is_remote else None
         door = JournalDoor(
@@ -221,6 +241,27 @@ class ServedTopic(ServedView):
         self.partitions.append(partition)
         self.dispatcher.waiting.expect(number)
 
+    @property
+    def payload_owner(self) -> str:
+        """What its payloads have in their names; of no other topic, whatever it is called."""
+        return f"{self.number}-{self.served_as}"
+
+    def _let_go(self, number: int, rows: ReleasedRows) -> None:
+        """End leases of messages that could not be delivered."""
+        # What was leased ahead is not due yet, and must not come back early (rule 2).
+        delay_ms = max(rows.delay_ms, self.topic.lease_ahead_ms)
+        request = SettleRequest(
+            SettleOp.NACK,
+            0,
+            no_reply,
+            argument_ms=delay_ms,
+            sequences=rows.sequences,
+            attempts=rows.attempts,
+            release=True,
+            subscription=rows.subscription,
+        )
+        self.submit(number, request)
+
     def _open(self, number: int) -> Journal:
         """The journal of a partition."""
         self._service.use()
@@ -243,9 +284,12 @@ class ServedTopic(ServedView):
         for name, settings in topic.subscriptions.items():
             found = before.get(name)
             if found is None or found.born != settings[BORN]:
-                here = self, self._ports.clock, self._wake, self._worker_of, self.ring_all
-                silence_us = _silence_us(self._ports.settings)
-                found = ServedSubscription(topic, name, SubscriptionPorts(*here), silence_us)
+                ports = self._ports
+                here = self, ports.clock, self._wake, self._worker_of, self.ring_all, ports.alter
+                silence_us = _silence_us(ports.settings)
+                found = ServedSubscription(
+                    topic, name, SubscriptionPorts(*here, self._apart), silence_us
+                )
             found.follow(topic)
             self.subscriptions[name] = found
         for partition in self.partitions:
@@ -255,11 +299,30 @@ class ServedTopic(ServedView):
             if self.subscriptions.get(one.name) is not one:
                 one.end(TopicUnknown(one.topic.name))
 
+    def _apart(self, run: Callable[[], None]) -> None:
+        """Run the end of a subscription, which may wait for the catalogue."""
+        self._ports.threads.start("dejaq-ephemeral", run)
+
+    def attend(self) -> None:
+        """Where subscriptions end when nobody is there, begin to look."""
+        if has_ephemeral(self.topic.subscriptions):
+            self.partitions[self.partitions.numbers[0]].ring()
+
     def subscription(self, name: str) -> ServedSubscription:
         """One of its subscriptions. Raises TopicUnknown."""
         found = self.subscriptions.get(name)
         if found is None:
             raise TopicUnknown(subscription_name(self.topic.name, name))
+        return found
+
+    def subscription_backlogs(self) -> dict[str, Backlog]:
+        """How much each of its subscriptions has in what was read here, about. Any thread."""
+        found = dict.fromkeys(self.subscriptions, Backlog())
+        for core in (partition.core for partition in self.partitions if partition.was_read):
+            for view in list(core.views.named.values()):
+                if view.name in found:
+                    held = Backlog(*view.engine.backlog(core.mean_payload_bytes))
+                    found[view.name] += held
         return found
 
     def view(self, subscription: str) -> ServedView:
@@ -416,18 +479,28 @@ class ServedTopic(ServedView):
     ) -> Future[Answer]:
         """Run a function that applies commands on the partition's worker; done when they are
         durable. It must not raise once it has applied one."""
-        future: Future[Answer] = self._ports.threads.future()
-        answers: list[Answer] = []
+        return self.change_ahead(partition_number, function).durable
+
+    def change_ahead(
+        self, partition_number: int, function: Callable[[PartitionCore], Answer]
+    ) -> Changing[Answer]:
+        """As `change`, for who has more to ask for before that is durable."""
+        future = self._ports.threads.future
+        changing: Changing[Answer] = Changing(future(), future())
 
         def answered(reply: Reply) -> None:
-            if reply.error is not None:
-                future.set_exception(reply.error)
-            else:
-                future.set_result(answers[0])
+            if reply.error is None:
+                changing.durable.set_result(changing.applied.result())
+                return
+            changing.durable.set_exception(reply.error)
+            if not changing.applied.done():
+                changing.applied.set_exception(reply.error)
 
-        request = ChangeRequest(lambda core: answers.append(function(core)), answered)
-        self.submit(partition_number, request)
-        return future
+        def change(core: PartitionCore) -> None:
+            changing.applied.set_result(function(core))
+
+        self.submit(partition_number, ChangeRequest(change, answered))
+        return changing
 
     def given(self) -> dict[int, PartitionReport]:
         """What each partition has given, of those that were read; by number. Not less than what it

@@ -10,7 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.counting import TopicCounts
@@ -22,6 +23,19 @@ from dejaqueue.engine.arrays import Int64s
 from dejaqueue.model import Topic
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Changing(Generic[Answer]):
+    """A change on its way; both have the same answer, or the same error.
+
+    Attributes:
+        applied: done when it is applied: what is asked of the partition next comes after it.
+        durable: done when it is durable. If that fails, `applied` may have said nothing of it.
+    """
+
+    applied: Future[Answer]
+    durable: Future[Answer]
 
 
 class ServedView(ABC):

@@ -47,6 +47,11 @@ class ConsumerSession:
         self._warned = False
         self.consumer = topic.dispatcher.add(options, sink, clock.now_us(), 0)
 
+    @property
+    def gives_runs(self) -> bool:
+        """True if what one lease takes of a group must stay with one taker."""
+        return self._topic.topic.group_runs
+
     def credit(self, rows: int) -> None:
         """The consumer takes `rows` more."""
         self._topic.dispatcher.credit(self.consumer, rows, self._clock.now_us())
@@ -205,11 +210,14 @@ class ConsumerSession:
         Args:
             release: end the leases it still holds, so that others get the messages at once.
         """
-        held = self._topic.dispatcher.remove(self.consumer, self._clock.now_us())
         # What was leased ahead is not due yet, and must not come back early (rule 2).
         delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
-        if not release:
-            return
-        for partition, lease_id in held:
+
+        def give_back(partition: int, lease_id: int) -> None:
             request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
             self._topic.submit(partition, request)
+
+        late = give_back if release else None
+        held = self._topic.dispatcher.remove(self.consumer, self._clock.now_us(), late)
+        for pair in held if release else ():
+            give_back(*pair)

@@ -1,16 +1,19 @@
 """A subscription that is being served: the consumers of one named view of a topic.
 
 Room: broker. Any thread may call it; what is asked of a partition runs on its worker.
-Holds: its partitions are the topic's; what is asked of one is done in this view of it alone.
+Holds: its partitions are the topic's; what is asked of one is done in this view of it alone. One
+that is ephemeral is ended from here alone, when nobody was there for so long (attendance.py).
 See: served_topic.py, which makes one for each that its topic has; partition/view.py; rule 19.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.counting import PartitionCounts, TopicCounts
@@ -19,12 +22,19 @@ from dejaqueue.broker.partition.requests import Request, SettleRequest
 from dejaqueue.broker.partition.view import PartitionView
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.view_core import ViewCore
+from dejaqueue.broker.topic.attendance import AttendanceChore, Presence
 from dejaqueue.broker.topic.served_view import Answer, ServedView
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.commands import Configure
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import Assignment, Topic, TopicKind
-from dejaqueue.subscriptions import BORN
+from dejaqueue.subscriptions import BORN, EPHEMERAL
+
+log = logging.getLogger("dejaqueue.broker")
+
+WAIT_SECONDS = 60
+"""How long the end of a subscription waits for a worker; else it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,8 @@ class SubscriptionPorts:
         served: the topic, or the shard of it.
         wake, worker_of: as for the topic's dispatcher.
         ring_all: has every partition look for something to do.
+        alter: changes settings of a topic, by name.
+        apart: runs a function once, on a thread that may wait.
     """
 
     served: ServedView
@@ -42,6 +54,8 @@ class SubscriptionPorts:
     wake: Callable[[int], bool]
     worker_of: Callable[[int], object]
     ring_all: Callable[[], None]
+    alter: Callable[[str, Callable[[Topic], dict[str, Any]]], Topic]
+    apart: Callable[[Callable[[], None]], object]
 
 
 class ServedSubscription(ServedView):
@@ -65,9 +79,12 @@ class ServedSubscription(ServedView):
         self.dispatcher = Dispatcher(silence_us_max, ports.wake, ports.worker_of, ports.ring_all)
         self._ports = ports
         self._views: dict[int, PartitionView] = {}
+        self._ephemeral_ms = 0
+        self._is_ending = False
 
     def follow(self, topic: Topic) -> None:
         """Serve by these settings of the topic."""
+        self._ephemeral_ms = int(topic.subscriptions[self.name].get(EPHEMERAL, 0))
         self.topic = topic.subscribed(self.name)
 
     def share(self) -> None:
@@ -86,13 +103,61 @@ class ServedSubscription(ServedView):
             in_due_order = self.topic.kind is TopicKind.TIMELINE
             counting = PartitionCounts(self.counting, in_due_order=in_due_order)
             core = ViewCore(partition.core, self.name, lambda: self.topic, counting)
-            self._views[number] = PartitionView(core, self.dispatcher, partition.view_chores())
+            chores = [*partition.view_chores()]
+            if number == self.partitions.numbers[0]:
+                chores.append(
+                    AttendanceChore(lambda: self._ephemeral_ms, self.presence, self._end_soon)
+                )
+            self._views[number] = PartitionView(core, self.dispatcher, chores)
             self.dispatcher.waiting.expect(number)
         return self._views[number]
 
     def end(self, error: DejaQError) -> None:
         """It is gone: its consumers are told."""
         self.dispatcher.end_all(error)
+
+    # --- while somebody is there --------------------------------------------------------------
+
+    def presence(self) -> Presence:
+        """Who consumes it, or has messages of it. Any thread."""
+        dispatcher, is_held, count = self.dispatcher, False, 0
+        for view in list(self._views.values()):
+            if view.core.name in view.core.main.seen_as:
+                counts = view.core.engine.counts
+                is_held |= counts.leased > 0
+                count += counts.delivered + counts.extended
+        return Presence(dispatcher.has_consumers or is_held, dispatcher.added_count + count)
+
+    def _end_soon(self) -> None:
+        if not self._is_ending:
+            self._is_ending = True
+            self._ports.apart(self._end_unattended)
+
+    def _end_unattended(self) -> None:
+        """Take it out of its topic's settings, unless somebody came."""
+
+        def prove(core: PartitionCore) -> None:
+            core.apply(Configure(core.now_ms(), core.engine.rules.to_text()))
+
+        try:
+            self.change(self.partitions.numbers[0], prove).result(WAIT_SECONDS)
+            altered = self._ports.alter(self._ports.served.topic.name, self._without)
+            if altered.subscriptions.get(self.name, {}).get(BORN) != self.born:
+                self._ports.served.counting.ended.add(1)
+                text = "subscription %s ended: nobody consumed it for %.1f s"
+                log.info(text, self.topic.name, self._ephemeral_ms / 1_000)
+        except (DejaQError, TimeoutError) as error:
+            log.warning("subscription %s, which nobody consumes, stays: %s", self.topic.name, error)
+        finally:
+            self._is_ending = False
+
+    def _without(self, topic: Topic) -> dict[str, Any]:
+        """What changes of the topic if this subscription ends."""
+        settings = topic.subscriptions.get(self.name, {})
+        is_this = settings.get(BORN) == self.born and settings.get(EPHEMERAL)
+        if not is_this or self.presence().is_used:
+            return {}
+        return {"subscriptions": {self.name: None}}
 
     # --- as a topic ---------------------------------------------------------------------------
 

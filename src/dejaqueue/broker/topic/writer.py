@@ -19,6 +19,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.access.senders import NOBODY, Sender
 from dejaqueue.broker.partition.requests import RenameRequest, Request, SettleRequest
+from dejaqueue.broker.payloads.uploads import Uploads
 from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.shard.entries import hash_column, text_column, words
 from dejaqueue.broker.topic.allotment_queue import Producer, Waiter
@@ -74,6 +75,7 @@ class Writer:
         self._stage = stage
         # Without a name there is no retry to recognise, so each stream may start anywhere.
         self._router = Router(topic, 0 if stream.producer else next(self._spread), self._put)
+        self._uploads = Uploads(topic.payloads, topic.payload_owner, lambda: topic.topic)
 
     @property
     def topic(self) -> ServedTopic:
@@ -137,7 +139,29 @@ class Writer:
         if self._sender.name:
             rows = np.zeros(columns.rows, dtype=np.int32)
             senders = Words((self._sender.name,), rows)
-        self._admit(number, columns, senders, reply, (name, producer))
+        stored = self._uploads.direct(columns)
+        if stored is not None:
+            self._admit(number, stored, senders, reply, (name, producer))
+        else:
+            self._upload(number, columns, senders, reply, (name, producer))
+
+    def _upload(
+        self,
+        number: int,
+        columns: SendColumns | SendRows,
+        senders: Words | None,
+        reply: ReplyTo,
+        producer: Producer,
+    ) -> None:
+        """Admit it when its large payloads are stored, and those of the batches before it."""
+
+        def go_on(stored: SendColumns | SendRows) -> None:
+            self._admit_again(number, stored, senders, reply, producer)
+
+        def refuse(error: DejaQError) -> None:
+            reply(Reply(number, columns.rows, error=error))
+
+        self._uploads.put(columns, go_on, refuse)
 
     def _admit(
         self,
@@ -180,11 +204,15 @@ class Writer:
         columns: SendColumns | SendRows,
         senders: Words | None,
         reply: ReplyTo,
+        producer: Producer | None = None,
     ) -> None:
         try:
-            self._admit(number, columns, senders, reply)
+            self._admit(number, columns, senders, reply, producer)
         except DejaQError as error:
             reply(Reply(number, columns.rows, error=error))
+        except TimeoutError:
+            silent = Unavailable("a partition does not answer; try again", 1_000)
+            reply(Reply(number, columns.rows, error=silent))
 
     def _send_again(
         self,

@@ -42,7 +42,7 @@ from dejaqueue.broker.transactions.record import Record
 from dejaqueue.clock import Clock
 from dejaqueue.engine.commands import Stage
 from dejaqueue.errors import BadRequest, TopicUnknown
-from dejaqueue.model import check_topic_name
+from dejaqueue.topic_names import check_topic_name
 
 
 class Transactions:

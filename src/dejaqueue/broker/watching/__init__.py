@@ -17,6 +17,7 @@ from dejaqueue.broker.watching.findings import (
 )
 from dejaqueue.broker.watching.health import Health, health_of
 from dejaqueue.broker.watching.observation import Observer, TopicNumbers
+from dejaqueue.broker.watching.subscription_numbers import SubscriptionNumbers
 
 __all__ = [
     "GAUGES",
@@ -24,6 +25,7 @@ __all__ = [
     "Disks",
     "Health",
     "Observer",
+    "SubscriptionNumbers",
     "TopicNumbers",
     "check_backups",
     "check_room",

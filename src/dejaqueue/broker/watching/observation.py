@@ -21,6 +21,14 @@ from dejaqueue.broker.calls.look_ahead import Outlook, look_ahead
 from dejaqueue.broker.counting import GAUGES, TOTALS
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.watching.subscription_numbers import (
+    OTHERS,
+    SUBSCRIPTIONS_SHOWN_MAX,
+    Ready,
+    SubscriptionNumbers,
+    ready_by_subscription,
+    subscription_numbers,
+)
 from dejaqueue.errors import DejaQError
 from dejaqueue.metrics import HistogramCounts
 
@@ -28,8 +36,6 @@ TOPICS_SHOWN_MAX = 1_000
 """Topics that are shown one by one, those that were used first; the rest is summed under OTHERS."""
 CONSUMERS_SHOWN_MAX = 200
 """Consumers of a topic that are shown one by one, the oldest ones; the rest as one, OTHERS."""
-OTHERS = "(others)"
-"""The name of what is summed; no topic can be called so."""
 
 # A look is good for so long, in µs: two Prometheus servers cost no more than one.
 _KEPT_US = 1_000_000
@@ -69,6 +75,7 @@ class TopicNumbers:
         histograms: by the name of the attribute of TopicCounts.
         refused: rows by what was asked, and status or error.
         partitions, loaded, failed: how many there are, are read, and cannot be read any more.
+        subscriptions: its named ones; of OTHERS none.
     """
 
     name: str
@@ -80,6 +87,7 @@ class TopicNumbers:
     refused: dict[tuple[str, ...], int] = field(default_factory=dict)
     misses: int = 0
     repeated: int = 0
+    ended: int = 0
     history_recorded: int = 0
     history_missed: int = 0
     inbox_bytes: int = 0
@@ -90,6 +98,7 @@ class TopicNumbers:
     loaded: int = 0
     failed: int = 0
     consumers: list[ConsumerNumbers] = field(default_factory=list)
+    subscriptions: list[SubscriptionNumbers] = field(default_factory=list)
 
     def add(self, other: TopicNumbers) -> None:
         """Count another topic with this one."""
@@ -115,12 +124,29 @@ def _sum_up(sums: dict[_Name, int], more: dict[_Name, int]) -> None:
 
 
 _NUMBERS = (
-    *("misses", "repeated", "inbox_bytes", "journal_bytes", "appended_bytes"),
+    *("misses", "repeated", "ended", "inbox_bytes", "journal_bytes", "appended_bytes"),
     *("partitions", "loaded", "failed", "history_recorded", "history_missed", "cut_bytes"),
 )
 _HISTOGRAMS = (
     *("lateness", "waited", "felt", "appends", "group_entries", "group_rows", "snapshots"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a partition's worker said.
+
+    Attributes:
+        outlook: of the unnamed view.
+        ready: of each named one.
+    """
+
+    outlook: Outlook = field(default_factory=Outlook)
+    ready: dict[str, Ready] = field(default_factory=dict)
+
+
+def _look_at(core: PartitionCore) -> _Look:
+    return _Look(look_ahead(core), ready_by_subscription(core))
 
 
 class Observer:
@@ -134,7 +160,7 @@ class Observer:
         self._broker = broker
         self._lock = threading.Lock()
         self._looked_us = -_KEPT_US
-        self._outlooks: dict[PartitionCore, Outlook] = {}
+        self._looks: dict[PartitionCore, _Look] = {}
 
     def topics(self) -> Iterator[TopicNumbers]:
         """Each topic's numbers, the oldest topics first. May wait for workers for a moment.
@@ -146,56 +172,61 @@ class Observer:
                 self._broker.runtime(name)
         runtimes = self._broker.runtimes()
         shown, others = runtimes[:TOPICS_SHOWN_MAX], runtimes[TOPICS_SHOWN_MAX:]
-        outlooks = self._look(shown)
+        looks = self._look(shown)
+        ready = {core: one.ready for core, one in looks.items()}
+        room = SUBSCRIPTIONS_SHOWN_MAX
         for topic in shown:
-            yield _numbers(topic, outlooks)
+            numbers = _numbers(topic, looks)
+            numbers.subscriptions = subscription_numbers(topic, ready, room)
+            room = max(0, room - len(numbers.subscriptions))
+            yield numbers
         if others:
             rest = TopicNumbers(OTHERS, "")
             for topic in others:
-                rest.add(_numbers(topic, outlooks))
+                rest.add(_numbers(topic, looks))
             yield rest
 
-    def _look(self, topics: Sequence[ServedTopic]) -> dict[PartitionCore, Outlook]:
+    def _look(self, topics: Sequence[ServedTopic]) -> dict[PartitionCore, _Look]:
         """What is due when, in each partition that has messages; at most a second old."""
         with self._lock:  # who asks meanwhile gets the same answer
             now_us = self._broker.clock.now_us()
             if now_us - self._looked_us < _KEPT_US:
-                return self._outlooks
-            outlooks: dict[PartitionCore, Outlook] = {}
-            asked: dict[PartitionCore, Future[Outlook]] = {}
-            reading: dict[PartitionCore, Future[Outlook]] = {}
+                return self._looks
+            looks: dict[PartitionCore, _Look] = {}
+            asked: dict[PartitionCore, Future[_Look]] = {}
+            reading: dict[PartitionCore, Future[_Look]] = {}
             for topic in topics:
                 if not self._broker.is_used(topic.served_as):
                     continue
                 for partition in topic.partitions:
                     if not partition.loaded:  # looking has it read, which may take long
-                        reading[partition.core] = topic.look(partition.number, look_ahead)
+                        reading[partition.core] = topic.look(partition.number, _look_at)
                     elif partition.backlog.count:
-                        asked[partition.core] = topic.look(partition.number, look_ahead)
+                        asked[partition.core] = topic.look(partition.number, _look_at)
                     if len(asked) >= _ASKED_AT_ONCE:
-                        outlooks |= self._answers(asked, _SECONDS_MAX)
+                        looks |= self._answers(asked, _SECONDS_MAX)
                         asked.clear()
-            outlooks |= self._answers(asked, _SECONDS_MAX)
-            outlooks |= self._answers(reading, _READING_SECONDS_MAX)
-            self._outlooks = outlooks
+            looks |= self._answers(asked, _SECONDS_MAX)
+            looks |= self._answers(reading, _READING_SECONDS_MAX)
+            self._looks = looks
             if all(future.done() for future in reading.values()):
                 self._looked_us = self._broker.clock.now_us()
-            return outlooks
+            return looks
 
     def _answers(
-        self, asked: dict[PartitionCore, Future[Outlook]], seconds_max: float
-    ) -> dict[PartitionCore, Outlook]:
+        self, asked: dict[PartitionCore, Future[_Look]], seconds_max: float
+    ) -> dict[PartitionCore, _Look]:
         """What was answered in time; of the others what was known before."""
         done, _ = wait(asked.values(), seconds_max)
         return {
             core: future.result()
             if future in done and future.exception() is None
-            else self._outlooks.get(core, Outlook())
+            else self._looks.get(core, _Look())
             for core, future in asked.items()
         }
 
 
-def _numbers(topic: ServedTopic, outlooks: dict[PartitionCore, Outlook]) -> TopicNumbers:
+def _numbers(topic: ServedTopic, looks: dict[PartitionCore, _Look]) -> TopicNumbers:
     numbers = TopicNumbers(topic.topic.name, str(topic.topic.kind))
     for partition in topic.partitions:
         states, totals, appended_bytes = partition.core.counting.read()
@@ -203,7 +234,7 @@ def _numbers(topic: ServedTopic, outlooks: dict[PartitionCore, Outlook]) -> Topi
             numbers.states[name] += count
         for name, count in totals.items():
             numbers.totals[name] += count
-        numbers.outlook += outlooks.get(partition.core, Outlook())
+        numbers.outlook += looks.get(partition.core, _Look()).outlook
         numbers.appended_bytes += appended_bytes
         numbers.inbox_bytes += partition.inbox.byte_count
         numbers.partitions += 1
@@ -216,6 +247,7 @@ def _numbers(topic: ServedTopic, outlooks: dict[PartitionCore, Outlook]) -> Topi
     numbers.histograms = {name: getattr(counting, name).read() for name in _HISTOGRAMS}
     numbers.refused = counting.refused.read()
     numbers.misses, numbers.repeated = counting.misses.value, counting.repeated.value
+    numbers.ended = counting.ended.value
     numbers.history_recorded = counting.history_recorded.value
     numbers.history_missed = counting.history_missed.value
     numbers.cut_bytes = counting.cut_bytes.value

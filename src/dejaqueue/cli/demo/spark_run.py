@@ -183,7 +183,7 @@ class Cast:
         figures = self.run_campaign(flights, start_ms, length_ms)
         with self.run.step("reading the topic as a table"):
             reader = self.run.spark.read.format("dejaq").option("url", self.url)
-            table = reader.option("columns", "key, due").load(self.topic)
+            table = reader.schema("key string, due bigint").load(self.topic)
             table.write.parquet(str(self.folder / "scheduled"))
         return figures
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def check_certificates(settings: BrokerSettings, now_ms: int) -> Iterator[Finding]:
     """What there is to say of the files that the settings name, and of having none."""
-    from dejaqueue.access.certificates import check_end, check_key_file
+    from dejaqueue.access.certificates import check_papers
     from dejaqueue.access.tls import load_papers, load_tls
     from dejaqueue.addresses import is_loopback
 
@@ -33,9 +33,4 @@ def check_certificates(settings: BrokerSettings, now_ms: int) -> Iterator[Findin
         mend = f"openssl x509 -noout -text -in {server.tls_certificate or cluster.tls_certificate}"
         yield hurts("certificates", str(error), mend)
         return
-    for path in dict.fromkeys((server.tls_certificate, cluster.tls_certificate)):
-        if path:
-            yield check_end(path, now_ms)
-    for path in dict.fromkeys((server.tls_key, cluster.tls_key)):
-        if path:
-            yield from check_key_file(path)
+    yield from check_papers(settings, now_ms)

@@ -18,6 +18,7 @@ from dejaqueue.client.browsing import DueHistogram, SeekResult, Where
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.message_history import MessageHistory
 from dejaqueue.client.message_view import MessageView, view_of
+from dejaqueue.client.topic_settings import SubscriptionSettings
 
 
 class AsyncBrowsing:
@@ -49,7 +50,8 @@ class AsyncBrowsing:
 
         Returns:
             A table of schema PEEK: id, due, attempts, key, group, priority, tags, headers,
-            payload, state, consumer (of a leased one: who has it, where it is known).
+            payload, state, consumer (of a leased one: who has it, where it is known). Where large
+            payloads cannot be read now, these are null, and a column `unread` says why.
         """
         ticket = browsing.check_peek(topic, limit, ids, keys, {**where})
         return await waiting.run(browsing.peek, self._core.transport, ticket, limit)
@@ -131,6 +133,7 @@ class AsyncBrowsing:
         *,
         due: datetime | int | None = None,
         by: timedelta | float | None = None,
+        window: tuple[datetime | int, datetime | int] | None = None,
         set_priority: int | None = None,
         set_group: str | None = None,
         dry_run: bool = False,
@@ -144,6 +147,8 @@ class AsyncBrowsing:
             topic: whose messages.
             due: their new due time.
             by: instead of `due`: how much later, seconds or a timedelta; negative = earlier.
+            window: instead of `due`: evenly from the first time on and before the second one, about
+                in the order that they have.
             set_priority, set_group: their new priority and group.
             dry_run: change nothing, count only.
             where: which ones, as for `peek`.
@@ -153,9 +158,10 @@ class AsyncBrowsing:
 
         Raises:
             Unavailable: the connection broke in the middle: some are moved, some are not. A move
-                to a fixed time may be asked for again; one by a shift would move some twice.
+                to a fixed time, or into a window, may be asked for again; one by a shift would move
+                some twice.
         """
-        body = browsing.check_change(topic, due, by, set_priority, set_group, {**where})
+        body = browsing.check_change(topic, due, by, set_priority, set_group, {**where}, window)
         transport = self._core.transport
         return await waiting.run(_change, transport, "move_where", body, dry_run)
 
@@ -189,17 +195,20 @@ class AsyncBrowsing:
         subscription: str = "",
         *,
         to: Literal["beginning", "end"] | datetime | int,
+        **where: Unpack[Where],
     ) -> SeekResult:
         """Have a subscription get messages again, or pass over what waits (rule 21).
 
         What is in its order from that place on, is retained, and is done there, comes back, with
-        the same ids; what waits for before that place is done. What is leased stays so.
+        the same ids; what waits for before that place is done. What is leased stays so. With a
+        filter this is about the messages that it selects; all others stay as they are.
 
         Args:
             topic: whose messages; with `retention_ms`, or nothing comes back.
             subscription: which one; "" = the unnamed one.
             to: `beginning`, `end`, or a time: a datetime with a time zone, or UTC milliseconds. In
                 order of `arrival` it is when messages came in, else when they are due.
+            where: about which messages, as for `peek`, but without `state`; none = all.
 
         Returns:
             How many came back, and how many were passed over.
@@ -207,8 +216,37 @@ class AsyncBrowsing:
         Raises:
             Unavailable: the connection broke in the middle; ask again.
         """
-        body = browsing.check_seek(topic, subscription, to)
+        body = browsing.check_seek(topic, subscription, to, {**where})
         return await waiting.run(browsing.seek, self._core.transport, body)
+
+    async def subscribe(
+        self,
+        topic: str,
+        subscription: str = "",
+        **settings: Unpack[SubscriptionSettings],
+    ) -> str:
+        """Give a topic a subscription that ends by itself when nobody consumes it any more.
+
+        For who listens for a while, and wants each message beside all others. It stays for as long
+        as somebody consumes it, or has messages of it in hand, and for a time after that; then it
+        ends, with what only it still had. Who comes later than that gets TopicUnknown.
+
+        Args:
+            topic: whose messages.
+            subscription: its name; "" = one that nobody else has.
+            settings: as for `create_subscription`; `ephemeral_ms`, how long it stays without
+                consumers, also before the first one comes, is a minute if it is not given.
+
+        Returns:
+            Its name, for `consume(topic, subscription=…)`.
+
+        Raises:
+            BadRequest: a name or a value is wrong. TopicUnknown.
+        """
+        name = subscription or browsing.ephemeral_name()
+        body = browsing.check_subscribe(topic, name, {**settings})
+        await waiting.run(browsing.subscribe, self._core.transport, body)
+        return name
 
 
 def _change(transport: browsing.Caller, name: str, body: dict[str, object], dry_run: bool) -> int:

@@ -28,6 +28,7 @@ from dejaqueue.client._aio.keys import AsyncKeys
 from dejaqueue.client._aio.letters import AsyncLetters
 from dejaqueue.client._aio.producer import AsyncProducer
 from dejaqueue.client._aio.transaction import AsyncTransaction
+from dejaqueue.client._aio.uploads import AsyncUploads
 from dejaqueue.client.browsing import begun_at, tags_of
 from dejaqueue.client.connection_watch import OnConnection
 from dejaqueue.client.consuming.consume_settings import ConsumeSettings
@@ -39,20 +40,22 @@ from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
 from dejaqueue.client.stats import BrokerStats, TopicStats
+from dejaqueue.client.streamed import Source, is_source
 from dejaqueue.client.topic_settings import LiveSettings, SubscriptionSettings, TopicSettings
 from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, Topic, check_topic_name, no_setting, subscription_name
+from dejaqueue.model import CHANGEABLE, Topic, no_setting
 from dejaqueue.subscriptions import check_subscription_name
+from dejaqueue.topic_names import check_served_name, check_topic_name, subscription_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
+class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUploads):
     """A connection to a DejaQ broker.
 
     Args:
@@ -194,7 +197,9 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             subscription: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
             settings: `order` (`due`, `priority`, `groups` or `arrival`; by default the topic's) and
                 `start` (`new`; `live`: with all that the topic has; `beginning`: with all that it
-                retains, too; or a time: with what is from then on in its order), which stay; and
+                retains, too; or a time: with what is from then on in its order), which stay;
+                `ephemeral_ms`: it ends when nobody has consumed it for so long (`subscribe`);
+                `tags_any`, `tags_all`, `tags_none`: only messages with such tags are for it; and
                 those settings of a topic that it may have of its own, as `lease_ms=60_000`.
 
         Returns:
@@ -222,14 +227,17 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
     async def assignments(self, topic: str) -> dict[str, Any]:
         """Which consumer has which partition of a topic with `assignment="exclusive"`.
 
+        Args:
+            topic: or `topic@subscription`, whose consumers are its own.
+
         Returns:
             `assignment`; `partitions`, a list of `partition`, `consumer` (which has it) and `next`
             (which gets it when what that one holds is settled); `standby`, those without one.
 
         Raises:
-            TopicUnknown: there is no such topic.
+            TopicUnknown: there is no such topic, or no such subscription.
         """
-        return await self._action("assignments", {"name": check_topic_name(topic)})
+        return await self._action("assignments", {"name": check_served_name(topic)})
 
     async def cluster(self, topic: str | None = None, *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which of them serves each topic, or this one.
@@ -255,7 +263,8 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
         return await self._action("cluster", asked | ({"servers": True} if servers else {}))
 
     async def backup(self, url: str, *, full: bool = False) -> dict[str, Any]:
-        """Begin a backup of all topics, which the broker writes by itself.
+        """Begin a backup of all topics, which the broker writes by itself; in a cluster all of its
+        brokers.
 
         Args:
             url: where to: a path of the broker's machine, from its root, or an object store.
@@ -265,7 +274,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             As `backup_progress`.
 
         Raises:
-            BadRequest: the URL is none. Refused: one is being taken; a broker of a cluster.
+            BadRequest: the URL is none. Refused: one is being taken.
         """
         return await self._action("backup", {"url": url, "full": full})
 
@@ -305,7 +314,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
     async def send(
         self,
         topic: str,
-        payload: bytes | str | None = None,
+        payload: bytes | str | Source | None = None,
         *,
         json: object = NOTHING,
         due: datetime | int | None = None,
@@ -324,7 +333,8 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
 
         Args:
             topic: where to.
-            payload: bytes; a str is encoded as UTF-8.
+            payload: bytes; a str is encoded as UTF-8. A file or an iterator of bytes is streamed,
+                as `upload` does.
             json: instead of `payload`: a value that JSON can say, sent as compact JSON in UTF-8.
             due: not before this: a datetime with a time zone, or UTC milliseconds. None = now.
             delay: instead of `due`: from now, a timedelta or seconds.
@@ -346,6 +356,8 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys):
             ResourceExhausted: the topic is full, try later (rule 14).
             Unavailable: no broker in time; the outcome is unknown.
         """
+        if is_source(payload):
+            payload = await self.upload(topic, payload)
         if tracing.is_on() and type(headers) is not tracing.Carried:
             with tracing.Sending(topic) as span:
                 message_id = await self.send(

@@ -28,6 +28,7 @@ from dejaqueue.client._sync.keys import Keys
 from dejaqueue.client._sync.letters import Letters
 from dejaqueue.client._sync.producer import Producer
 from dejaqueue.client._sync.transaction import Transaction
+from dejaqueue.client._sync.uploads import Uploads
 from dejaqueue.client.browsing import begun_at, tags_of
 from dejaqueue.client.connection_watch import OnConnection
 from dejaqueue.client.consuming.consume_settings import ConsumeSettings
@@ -39,20 +40,22 @@ from dejaqueue.client.sending.content import NOTHING
 from dejaqueue.client.sending.inputs import delay_ms_of
 from dejaqueue.client.sending.sent import row_of
 from dejaqueue.client.stats import BrokerStats, TopicStats
+from dejaqueue.client.streamed import Source, is_source
 from dejaqueue.client.topic_settings import LiveSettings, SubscriptionSettings, TopicSettings
 from dejaqueue.client.transacting import TransactionCore
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest
 from dejaqueue.limits import PRODUCER_WINDOW_BATCHES
-from dejaqueue.model import CHANGEABLE, Topic, check_topic_name, no_setting, subscription_name
+from dejaqueue.model import CHANGEABLE, Topic, no_setting
 from dejaqueue.subscriptions import check_subscription_name
+from dejaqueue.topic_names import check_served_name, check_topic_name, subscription_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 URL_DEFAULT = "dejaq://localhost:7464"
 
 
-class Client(Browsing, Changes, Letters, Keys):
+class Client(Browsing, Changes, Letters, Keys, Uploads):
     """A connection to a DejaQ broker.
 
     Args:
@@ -192,7 +195,9 @@ class Client(Browsing, Changes, Letters, Keys):
             subscription: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
             settings: `order` (`due`, `priority`, `groups` or `arrival`; by default the topic's) and
                 `start` (`new`; `live`: with all that the topic has; `beginning`: with all that it
-                retains, too; or a time: with what is from then on in its order), which stay; and
+                retains, too; or a time: with what is from then on in its order), which stay;
+                `ephemeral_ms`: it ends when nobody has consumed it for so long (`subscribe`);
+                `tags_any`, `tags_all`, `tags_none`: only messages with such tags are for it; and
                 those settings of a topic that it may have of its own, as `lease_ms=60_000`.
 
         Returns:
@@ -220,14 +225,17 @@ class Client(Browsing, Changes, Letters, Keys):
     def assignments(self, topic: str) -> dict[str, Any]:
         """Which consumer has which partition of a topic with `assignment="exclusive"`.
 
+        Args:
+            topic: or `topic@subscription`, whose consumers are its own.
+
         Returns:
             `assignment`; `partitions`, a list of `partition`, `consumer` (which has it) and `next`
             (which gets it when what that one holds is settled); `standby`, those without one.
 
         Raises:
-            TopicUnknown: there is no such topic.
+            TopicUnknown: there is no such topic, or no such subscription.
         """
-        return self._action("assignments", {"name": check_topic_name(topic)})
+        return self._action("assignments", {"name": check_served_name(topic)})
 
     def cluster(self, topic: str | None = None, *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which of them serves each topic, or this one.
@@ -253,7 +261,8 @@ class Client(Browsing, Changes, Letters, Keys):
         return self._action("cluster", asked | ({"servers": True} if servers else {}))
 
     def backup(self, url: str, *, full: bool = False) -> dict[str, Any]:
-        """Begin a backup of all topics, which the broker writes by itself.
+        """Begin a backup of all topics, which the broker writes by itself; in a cluster all of its
+        brokers.
 
         Args:
             url: where to: a path of the broker's machine, from its root, or an object store.
@@ -263,7 +272,7 @@ class Client(Browsing, Changes, Letters, Keys):
             As `backup_progress`.
 
         Raises:
-            BadRequest: the URL is none. Refused: one is being taken; a broker of a cluster.
+            BadRequest: the URL is none. Refused: one is being taken.
         """
         return self._action("backup", {"url": url, "full": full})
 
@@ -303,7 +312,7 @@ class Client(Browsing, Changes, Letters, Keys):
     def send(
         self,
         topic: str,
-        payload: bytes | str | None = None,
+        payload: bytes | str | Source | None = None,
         *,
         json: object = NOTHING,
         due: datetime | int | None = None,
@@ -322,7 +331,8 @@ class Client(Browsing, Changes, Letters, Keys):
 
         Args:
             topic: where to.
-            payload: bytes; a str is encoded as UTF-8.
+            payload: bytes; a str is encoded as UTF-8. A file or an iterator of bytes is streamed,
+                as `upload` does.
             json: instead of `payload`: a value that JSON can say, sent as compact JSON in UTF-8.
             due: not before this: a datetime with a time zone, or UTC milliseconds. None = now.
             delay: instead of `due`: from now, a timedelta or seconds.
@@ -344,6 +354,8 @@ class Client(Browsing, Changes, Letters, Keys):
             ResourceExhausted: the topic is full, try later (rule 14).
             Unavailable: no broker in time; the outcome is unknown.
         """
+        if is_source(payload):
+            payload = self.upload(topic, payload)
         if tracing.is_on() and type(headers) is not tracing.Carried:
             with tracing.Sending(topic) as span:
                 message_id = self.send(

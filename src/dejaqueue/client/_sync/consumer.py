@@ -20,6 +20,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.client import tracing
 from dejaqueue.client._sync import waiting
+from dejaqueue.client._sync.payload import Payload
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
@@ -35,6 +36,7 @@ from dejaqueue.client.consuming.work import check_concurrency, story_of, summary
 from dejaqueue.client.results import Settled
 from dejaqueue.client.sending.inputs import delay_ms_of, int64s_of
 from dejaqueue.client.shards.consuming import TopicCore
+from dejaqueue.client.streamed import Download
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.descriptors import check_lease
@@ -73,6 +75,15 @@ class Message(MessageFields):
     while the consumer is open (unless `auto_extend=False`)."""
 
     __slots__ = ()
+
+    def open(self) -> Payload:
+        """Its payload, to be read bit by bit: what was streamed is never in memory as a whole.
+
+        It is there until the message is acked, and for a minute more.
+        """
+        if not self.is_streamed:
+            return Payload(None, self.payload)
+        return Payload(Download(self._columns.core.part_calls, self.payload))
 
     @overload
     def ack(self, *, wait: Literal[False] | None = None) -> None: ...

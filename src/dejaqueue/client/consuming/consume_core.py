@@ -36,6 +36,7 @@ from dejaqueue.client.consuming.settle_batches import Fate, SettleBatches
 from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink, backoff_ms
 from dejaqueue.client.sending.sent import done_already
+from dejaqueue.client.streamed import PartCalls
 from dejaqueue.client.transport import ConsumeChannel, Delivery, Transport
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
@@ -101,6 +102,11 @@ class ConsumeCore:
         self._failures = 0  # attempts to open a stream since one was answered on
         self._together = SettleBatches(alarm, self._send_together)
         self._settling = Settling(stream.topic, link_for, self._ring)
+
+    @property
+    def part_calls(self) -> PartCalls:
+        """Calls of payloads that are streamed."""
+        return PartCalls(self._transport, self.clock, self._settings.retry_ms_max)
 
     # --- the stream ----------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from dejaqueue.client.consuming.undecodable import refusal
 from dejaqueue.client.sending.content import json_in
 from dejaqueue.schema import texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
+from dejaqueue.schema.vouchers import is_voucher, parse_voucher
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -200,8 +201,19 @@ class MessageFields:
 
     @property
     def payload(self) -> bytes:
-        """Its payload."""
+        """Its payload; of one that is streamed the voucher, which can be sent on: see `open`."""
         return self._columns.payloads[self._index]
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether its payload is read by `open`, and is not in the message."""
+        return is_voucher(self.payload)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of its payload, wherever that is."""
+        payload = self.payload
+        return parse_voucher(payload).byte_count if is_voucher(payload) else len(payload)
 
     def json(self) -> Any:
         """The value that its payload says as JSON.
@@ -241,7 +253,7 @@ class MessageFields:
         settled = ", settled" if self.is_settled else ""
         return (
             f"<{type(self).__name__} id={self.id} due={self.due.isoformat()} "
-            f"attempt={self.attempt} {key}payload={len(self.payload)} B{settled}>"
+            f"attempt={self.attempt} {key}payload={self.payload_bytes} B{settled}>"
         )
 
     def origin(self) -> tuple[ConsumeCore, Slice]:

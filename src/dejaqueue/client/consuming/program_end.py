@@ -9,7 +9,6 @@ See: consume_core.py; core.py, which tells of each consumer.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
@@ -17,6 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from dejaqueue.errors import DejaQError
+from dejaqueue.operating_system import after_fork
 
 EXIT_SECONDS_MAX = 5.0
 """Acks that have no answer by then may have been carried out or not."""
@@ -60,5 +60,4 @@ def _close(consumer: OpenConsumer) -> None:
 
 
 atexit.register(close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_CONSUMERS.clear)
+after_fork(_CONSUMERS.clear)

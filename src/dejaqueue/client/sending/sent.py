@@ -66,7 +66,7 @@ class Sent:
 
 
 def row_of(
-    payload: bytes | str | None,
+    payload: object,
     due: datetime | int | None,
     delay: timedelta | float | None,
     key: str | None,

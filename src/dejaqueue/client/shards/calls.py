@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest, Refused
-from dejaqueue.model import TopicKind, shard_name
+from dejaqueue.model import TopicKind
 from dejaqueue.schema.shards import shards_of_texts
+from dejaqueue.topic_names import shard_name
 from dejaqueue.wire.descriptors import check_span
 
 Body = dict[str, Any]

@@ -22,8 +22,8 @@ from dejaqueue.client.link import WriteLink
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, Elsewhere
-from dejaqueue.model import shard_name
 from dejaqueue.schema.shards import shard_of_ids
+from dejaqueue.topic_names import shard_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 
 

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from dejaqueue.client.transport import WriteChannel
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Refused, Unavailable
-from dejaqueue.model import Topic, shard_name
+from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_named, check_schema, check_send
 from dejaqueue.schema.shards import Parts, parts_to_name, parts_to_send
+from dejaqueue.topic_names import shard_name
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 

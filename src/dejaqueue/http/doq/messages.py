@@ -24,7 +24,14 @@ from dejaqueue.broker.doq import messages as doq
 from dejaqueue.broker.doq.lapses import Lapses
 from dejaqueue.broker.doq.messages import Name
 from dejaqueue.broker.streams import ServedTopic
-from dejaqueue.errors import DejaQError, DuplicateKey, Refused, TopicUnknown, TryLater
+from dejaqueue.errors import (
+    DejaQError,
+    DuplicateKey,
+    JournalDamaged,
+    Refused,
+    TopicUnknown,
+    TryLater,
+)
 from dejaqueue.http.doq import rows
 from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.rows import Row
@@ -182,6 +189,9 @@ class Messages:
     def _page(self, queue_name: str, **named: list[Any]) -> list[dict[str, Any]]:
         _, [page] = self._broker.read("peek", {"topic": queue_name, **named})
         rows: list[dict[str, Any]] = page.to_pylist()
+        for row in rows:
+            if row.get("unread"):
+                raise JournalDamaged(row["unread"])
         return rows
 
     async def ack(self, queue_name: str, text: str) -> None:

@@ -16,7 +16,13 @@ from typing import Any
 from weakref import ref
 
 from dejaqueue.broker.doq.messages import Work, submit
-from dejaqueue.broker.streams import Push, ServedTopic, delivery_batches
+from dejaqueue.broker.streams import (
+    Push,
+    ServedTopic,
+    stored_batches,
+    waits_for_store,
+    whole_batch,
+)
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.http.gather import call_soon
 from dejaqueue.wire.frames import Reply
@@ -84,6 +90,14 @@ class Turns:
     def _answer(self, requests: list[_Request], found: list[Any], error: DejaQError | None) -> None:
         self._in_flight -= 1
         error = error or _read(found, done=False)
+        if error is None and any(isinstance(one, Push) and _waits(one) for one in found):
+            fetched = self._loop.run_in_executor(None, _fetch, found)
+            fetched.add_done_callback(lambda future: self._tell(requests, found, future.result()))
+        else:
+            self._tell(requests, found, error or _fetch(found))
+        self._plan()
+
+    def _tell(self, requests: list[_Request], found: list[Any], error: DejaQError | None) -> None:
         for index, request in enumerate(requests):
             answer = found[index] if error is None else error
             if request.future.done():
@@ -92,7 +106,23 @@ class Turns:
                 request.future.set_exception(answer)
             else:
                 request.future.set_result(answer)
-        self._plan()
+
+
+def _waits(push: Push) -> bool:
+    return push.batch is not None and waits_for_store(push.batch)
+
+
+def _fetch(found: list[Any]) -> DejaQError | None:
+    """Have the payloads themselves in all pushes; waits for the payload store. Does not raise."""
+    try:
+        for index, answer in enumerate(found):
+            if isinstance(answer, Push) and answer.batch is not None:
+                found[index] = replace(answer, batch=whole_batch(answer, answer.batch))
+    except DejaQError as error:
+        return error
+    except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on
+        return InternalError(f"{type(wrong).__name__}: {wrong}")
+    return None
 
 
 def _read(found: list[Any], *, done: bool) -> DejaQError | None:
@@ -105,7 +135,7 @@ def _read(found: list[Any], *, done: bool) -> DejaQError | None:
     if not indices:
         return None
     try:
-        batches = delivery_batches([found[index] for index in indices])
+        batches = stored_batches([found[index] for index in indices])
     except DejaQError as error:
         return error
     except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import ConsumerSession, Push, no_reply
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.http.gather import call_soon
 from dejaqueue.http.leasing.waiter import Delivered, Taken, Waiter
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -40,10 +40,12 @@ class Arrival:
 
     Attributes:
         batch: its columns; None = it could not be read.
+        error: why.
     """
 
     push: Push
     batch: pa.RecordBatch | None
+    error: Exception | None = None
 
 
 class SharedSession:
@@ -109,9 +111,7 @@ class SharedSession:
             self._impatient.append(waiter)
         else:
             self._wait_on(waiter, min(wait_ms / 1_000, WATCH_SECONDS))
-        if not self._is_planned:
-            self._is_planned = True
-            self._loop.call_soon(self._ask)
+        self._plan()
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
@@ -137,6 +137,11 @@ class SharedSession:
                 release=True,
             )
             self.session.settle(settle, no_reply)
+
+    def _plan(self) -> None:
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.call_soon(self._ask)
 
     def _ask(self) -> None:
         """Give the broker credit for what is wanted now."""
@@ -210,9 +215,12 @@ class SharedSession:
     def arrived(self, arrivals: list[Arrival]) -> None:
         """Rows came: whoever waits longest gets them."""
         for arrival in arrivals:
-            self._given -= len(arrival.push.leased.sequences)
-            if arrival.batch is not None:
-                self._hand_out(arrival.batch, arrival.push.leased.lease_end_ms)
+            if arrival.batch is None:
+                self._given -= len(arrival.push.leased.sequences)
+                self._tell(arrival.error)
+                continue
+            self._given -= arrival.batch.num_rows  # what is missing gave its credit back
+            self._hand_out(arrival.batch, arrival.push.leased.lease_end_ms)
         if self._waiters and self._waiters[0].parts:
             self._answer(self._waiters.popleft())
         self._trim()
@@ -221,6 +229,16 @@ class SharedSession:
             for waiter in late:
                 self._waiters.remove(waiter)
                 self._answer(waiter)
+        if self._given < self._wanted:  # what could not be read took credit with it
+            self._plan()
+
+    def _tell(self, error: Exception | None) -> None:
+        """Who waits longest is told why it gets nothing, unless it has something already."""
+        if not self._waiters or self._waiters[0].parts:
+            return
+        if not isinstance(error, DejaQError):
+            error = InternalError(f"a delivery could not be read: {type(error).__name__}: {error}")
+        self._refuse(self._waiters[0], error)
 
     def _hand_out(self, batch: pa.RecordBatch, lease_end_ms: int) -> None:
         first, rows = 0, batch.num_rows
@@ -256,7 +274,8 @@ class SharedSession:
     def _refuse(self, waiter: Waiter, error: BaseException) -> None:
         self._waiters.remove(waiter)
         self._finish(waiter)
-        waiter.future.set_exception(error)
+        if not waiter.future.done():  # else the request was cancelled
+            waiter.future.set_exception(error)
         self._trim()
 
     # --- life -----------------------------------------------------------------------------------

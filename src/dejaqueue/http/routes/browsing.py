@@ -33,7 +33,7 @@ from dejaqueue.http.parameters import (
     to_cursor,
 )
 from dejaqueue.http.service import principal_of, service_of
-from dejaqueue.schema.messages import NEXT
+from dejaqueue.schema.messages import CARRIED, NEXT
 from dejaqueue.wire.selection import SELECTION_FIELDS
 
 router = APIRouter(prefix="/v1", tags=["browsing"])
@@ -129,7 +129,7 @@ def _peeked(request: Request, ticket: dict[str, Any], sender: Sender) -> pa.Reco
     service = service_of(request)
     _, [page] = service.broker.read("peek", ticket, Requester(sender))
     reads = service.gate.reads(principal_of(request), ticket["topic"])
-    return page if reads else page.drop_columns(["payload"])
+    return page if reads else page.select([n for n in page.schema.names if n not in CARRIED])
 
 
 @route(

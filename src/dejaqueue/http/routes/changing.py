@@ -13,7 +13,6 @@ from fastapi.responses import Response
 
 from dejaqueue.access.roles import Role
 from dejaqueue.access.senders import Requester, Sender
-from dejaqueue.errors import BadRequest
 from dejaqueue.http import answers as shown
 from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note_administers
@@ -23,13 +22,14 @@ from dejaqueue.http.flow import flow_of
 from dejaqueue.http.gather import write
 from dejaqueue.http.named import named_batch
 from dejaqueue.http.openapi import TopicName, answers, body, route
-from dejaqueue.http.parameters import from_cursor, instant_ms, to_cursor
+from dejaqueue.http.parameters import from_cursor, instant_ms, selection_of, to_cursor
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.wire.descriptors import WriteStream, check_fields
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["changing"])
 CHANGES = ("due", "delay_ms", "by_ms", "priority", "group")
-_WHERE_CHANGES = ("due", "by_ms", "set_priority", "set_group")
+_WHERE_CHANGES = ("due", "by_ms", "window_from", "window_to", "set_priority", "set_group")
+_INSTANTS = ("due", "window_from", "window_to")
 _WHERE_MORE = ("dry_run", "after")
 _ANSWER = answers(
     shapes.ChangedMany,
@@ -105,17 +105,10 @@ async def _by_filter(
     request: Request, topic: str, values: dict[str, Any], sender: Sender, op: str, *changes: str
 ) -> Response:
     check_fields(values, ["where", *changes, *_WHERE_MORE])
-    where = values["where"]
-    if type(where) is not dict:
-        raise BadRequest("where", "an object", where)
-    check_fields(where, list(shapes.Filter.model_fields))
-    selected = {
-        name: instant_ms(value, name) if name in ("due_from", "due_to") else value
-        for name, value in where.items()
-    }
+    selected = selection_of(values["where"], *shapes.Filter.model_fields)
     changed = {name: values[name] for name in changes if values.get(name) is not None}
-    if "due" in changed:
-        changed["due"] = instant_ms(changed["due"], "due")
+    for name in changed.keys() & set(_INSTANTS):
+        changed[name] = instant_ms(changed[name], name)
     call = {
         **selected,
         **changed,

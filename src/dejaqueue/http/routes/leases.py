@@ -5,6 +5,7 @@ Room: http. Called most: no framework between request and answer (direct.py).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from dejaqueue.http.bodies import (
     yes_or_no,
 )
 from dejaqueue.http.direct import DirectRoute, JsonAnswer, json_answer
-from dejaqueue.http.flow import Flow, flow_of
+from dejaqueue.http.flow import Flow, flow_of, has_gone
 from dejaqueue.http.gather import Answered, write
 from dejaqueue.http.leasing.waiter import Delivered, Taken
 from dejaqueue.http.named import settle_batch, settled_rows
@@ -107,8 +108,8 @@ async def lease(request: Request, topic: TopicName) -> Response:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    options = _options(topic, values)
-    taken = await flow.leases.lease(options, rows_max, wait_ms, gone)
+    options = lease_options(topic, values)
+    taken = await flow.leases.lease(options, rows_max, wait_ms, gone, partial(has_gone, request))
     if taken and wait_ms:
         try:
             service_of(request).gate.check(caller)
@@ -116,13 +117,18 @@ async def lease(request: Request, topic: TopicName) -> Response:
             flow.leases.session(options).give_back(taken)
             raise
     if auto_ack and taken:
-        taken = await _ack_now(flow, topic, taken)
+        taken = await ack_now(flow, topic, taken)
     return _leased(taken, kind, as_base64=as_base64)
 
 
-def _options(topic: str, values: dict[str, Any]) -> ConsumeStream:
+def lease_options(topic: str, values: dict[str, Any]) -> ConsumeStream:
+    """The consumer that a request asks for. Raises BadRequest.
+
+    Args:
+        values: `consumer`, `lease_ms` and the fields of TAGS, where they are given.
+    """
     lease_ms = values.get("lease_ms")
-    tags = {name: values[name] for name in _TAGS if values.get(name) is not None}
+    tags = {name: values[name] for name in TAGS if values.get(name) is not None}
     return ConsumeStream(
         topic,
         values.get("consumer") or "",
@@ -133,7 +139,8 @@ def _options(topic: str, values: dict[str, Any]) -> ConsumeStream:
     ).check()
 
 
-_TAGS = ("tags_any", "tags_all", "tags_none")
+TAGS = ("tags_any", "tags_all", "tags_none")
+"""Fields that choose messages by their tags."""
 
 
 def _as_base64(values: dict[str, Any]) -> bool:
@@ -143,7 +150,7 @@ def _as_base64(values: dict[str, Any]) -> bool:
     return bool(encoding == "base64")
 
 
-async def _ack_now(flow: Flow, topic: str, taken: list[Taken]) -> list[Taken]:
+async def ack_now(flow: Flow, topic: str, taken: list[Taken]) -> list[Taken]:
     """Ack before answering: those whose lease was lost are left out."""
     rows = [
         pair

@@ -18,6 +18,7 @@ from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.openapi import TopicName, answers, body, route
+from dejaqueue.http.parameters import selection_of
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.http.subscription_shapes import (
     Seek,
@@ -26,8 +27,9 @@ from dejaqueue.http.subscription_shapes import (
     SubscriptionSettings,
     SubscriptionShown,
 )
-from dejaqueue.model import subscription_name
+from dejaqueue.topic_names import subscription_name
 from dejaqueue.wire.descriptors import check_fields
+from dejaqueue.wire.selection import SEEK_FIELDS
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["subscriptions"])
 Body = Annotated[dict[str, Any], Depends(json_object)]
@@ -111,10 +113,13 @@ def delete_subscription(request: Request, topic: TopicName, subscription: Name) 
 )
 def seek(request: Request, topic: TopicName, values: Body) -> Response:
     """Have a subscription (`orders@billing`) get what is retained again, from a place on, or pass
-    over what is before it. Many millions take more than one call."""
+    over what is before it; with `where`, of the messages that it selects alone. Many millions take
+    more than one call."""
     ACTIONS["seek"].rule.require(principal_of(request), {"topic": topic})
-    check_fields(values, ["to"], required=("to",))
-    place, broker = {"topic": topic, **values}, service_of(request).broker
+    check_fields(values, ["to", "where"], required=("to",))
+    where = values.get("where")
+    selected = {} if where is None else selection_of(where, *SEEK_FIELDS)
+    place, broker = {"topic": topic, "to": values["to"], **selected}, service_of(request).broker
     replayed, passed, after = 0, 0, None
     for _ in range(SEEK_CALLS_MAX):
         answer = broker.call("seek", place | {"after": after})

@@ -5,7 +5,7 @@ Holds: of the messages that one sender sends to a queue, or to a group of it whe
 DeduplicationScope is that, under one deduplication id within five minutes one is there, also if the
 broker was restarted in between, or another one serves the queue.
 See: rule 10, by which partitions remember batches; topics.py: order in a group is a fair topic's,
-of whose groups one message at most is leased.
+whose groups give runs.
 
 A message is a batch of a producer (rule 10) that its deduplication id chooses, and the batch's
 number says the id and the second. Who served the queue for five minutes knows by itself what was

@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dejaqueue import limits
@@ -20,6 +20,7 @@ from dejaqueue.access.roles import Role
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.sqs.messages import delete_lapsed
 from dejaqueue.errors import BadRequest, DejaQError, Refused, Unauthenticated
+from dejaqueue.http.flow import has_gone
 from dejaqueue.http.sqs import fifo
 from dejaqueue.http.sqs.names import arn_of, is_fifo, name_of_url
 from dejaqueue.http.sqs.receipts import delivery_of
@@ -151,7 +152,8 @@ async def receive(operation: Operation) -> Answer:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    taken = await flow.leases.lease(options, rows_max, wait_seconds * 1_000, gone)
+    wait_ms, is_over = wait_seconds * 1_000, partial(has_gone, request)
+    taken = await flow.leases.lease(options, rows_max, wait_ms, gone, is_over)
     if taken and wait_seconds:
         try:
             operation.sqs.service.gate.check(operation.principal)

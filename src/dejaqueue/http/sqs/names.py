@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.sqs.refusals import SqsRefusal
-from dejaqueue.model import check_topic_name
+from dejaqueue.topic_names import check_topic_name
 
 ROOT = "/sqs"
 """The path of the API."""

@@ -6,7 +6,7 @@ refused, or docs/guides/moving-from-sqs.md says what it does.
 
     VisibilityTimeout   lease_ms             MaximumMessageSize    max_payload_bytes
     RedrivePolicy       max_attempts, dead_letter
-    FIFO queue          kind fair, group_in_flight_max 1
+    FIFO queue          kind fair, group_runs, group_in_flight_max 10: as many as one receive has
     standard queue      kind fair (made here), or timeline or priority (made elsewhere)
     the others          labels `sqs.NAME`
 """
@@ -32,6 +32,8 @@ DELAY_MS_MAX = 900_000
 """A quarter of an hour: what SQS allows, and a queue that is made here."""
 TAGS_MAX = 50
 RECEIVES_MAX = 1_000
+RUN_MAX = 10
+"""Messages of one group that a FIFO queue gives at once: as many as one receive may have."""
 KINDS = (TopicKind.FAIR, TopicKind.TIMELINE, TopicKind.PRIORITY)
 COUNTS = (
     "ApproximateNumberOfMessages",
@@ -252,7 +254,8 @@ def new_topic(name: str, attributes: object, tags: object, now_ms: int) -> Topic
         name,
         TopicKind.FAIR,
         max_delay_ms=DELAY_MS_MAX,
-        group_in_flight_max=1 if is_fifo(name) else 0,
+        group_in_flight_max=RUN_MAX if is_fifo(name) else 0,
+        group_runs=is_fifo(name),
     )
     labels = {}
     if tags:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.model import check_topic_name
 from dejaqueue.setting_words import range_words
 from dejaqueue.times import parse_instant_ms, parse_span_ms
+from dejaqueue.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from dejaqueue.client import Client

@@ -26,6 +26,7 @@ from typing import Any
 from dejaqueue.client import AsyncConsumer, AsyncMessage, Consumer, Message, WorkOptions
 from dejaqueue.errors import DejaQError
 from dejaqueue.logs import set_up
+from dejaqueue.operating_system import resident_bytes
 from dejaqueue.settings import LogSettings
 from dejaqueue.tasks.app import Tasks
 from dejaqueue.tasks.execution import Execution
@@ -36,7 +37,6 @@ log = logging.getLogger("dejaqueue.tasks")
 
 RSS_SECONDS = 0.5
 """Between two looks at the memory of the process."""
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +187,8 @@ class WorkerProcess:
 
     def _watch_memory(self) -> None:
         pause = threading.Event()
-        while True:
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            self._board.set_rss(pages * _PAGE_BYTES)
+        while (byte_count := resident_bytes()) is not None:
+            self._board.set_rss(byte_count)
             pause.wait(RSS_SECONDS)
 
 

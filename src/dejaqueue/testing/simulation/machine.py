@@ -96,7 +96,11 @@ class Machine:
                 snapshot_entries=random.choice([0, 20, 200]),
                 snapshot_interval_ms=random.choice([0, 2_000]),
             ),
-            dispatch=DispatchSettings(workers=random.choice([1, 2])),
+            dispatch=DispatchSettings(
+                workers=random.choice([1, 2]),
+                # Not drawn: each seed goes on as it did.
+                take_over_rows_max=(4_096, 1, 5)[self.world.seed % 3],
+            ),
             clock=ClockSettings(step_ms_max=JUMP_US // 1_000),
         )
         try:

@@ -29,3 +29,12 @@ def test_one_that_does_not_come_is_told__counted_from_the_last_or_the_start() ->
     assert counts.trouble(50_001 + late_ms, 0) == ""
     counts.expect(60_000, 20_000)  # an older one that the store knows of
     assert counts.last_ms == 50_000
+
+
+def test_one_that_another_broker_took_counts() -> None:
+    counts = BackupCounts()
+    counts.expect(10_000, 0)
+    counts.seen(500_000)
+    counts.seen(400_000)
+    assert (counts.last_ms, counts.done) == (500_000, 0)
+    assert counts.trouble(510_000, TURN_MS) == ""

@@ -14,7 +14,7 @@ import pytest
 from dejaqueue.broker.backup import cut as module
 from dejaqueue.broker.backup.cut import held_cut
 from dejaqueue.broker.broker import Broker
-from dejaqueue.errors import Refused, Unavailable
+from dejaqueue.errors import Unavailable
 from dejaqueue.model import Topic
 from tests.backups import client_of, started
 from tests.patience import until
@@ -73,10 +73,3 @@ def test_a_worker_that_hangs_fails_the_cut__and_the_others_go_on(
     goes_on.set()
     with held_cut(broker) as cut:
         assert cut.partitions == ()
-
-
-def test_a_broker_of_a_cluster_is_refused(broker: Broker) -> None:
-    broker.alone, alone = None, broker.alone
-    with pytest.raises(Refused, match="cluster"), held_cut(broker):
-        pass
-    broker.alone = alone

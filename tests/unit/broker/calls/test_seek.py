@@ -39,3 +39,21 @@ def test_what_is_no_way_to_go_on(after: Any) -> None:
     with pytest.raises(BadRequest):
         fixture.broker.call("seek", {"topic": "t", "to": "end", "after": after})
     fixture.stop()
+
+
+def test_what_a_seek_brings_back_is_not_late_by_its_age() -> None:
+    fixture = BrokerFixture(retention_ms=10_000_000)
+    try:
+        consumer = fixture.consumer()
+        late = fixture.broker.runtime("t").counting.lateness
+        fixture.send([b"a", b"b"])
+        for got in consumer.take_all():
+            consumer.ack(got)
+        before = late.read()
+        assert before.count == 2
+        fixture.advance(500_000)
+        assert fixture.broker.call("seek", {"topic": "t", "to": "beginning"})["replayed"] == 2
+        assert [payload for got in consumer.take_all() for payload in got.payloads] == [b"a", b"b"]
+        assert (late.read().count, late.read().sum) == (before.count, before.sum)
+    finally:
+        fixture.stop()

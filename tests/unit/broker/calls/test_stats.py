@@ -65,7 +65,9 @@ def test_the_next_due_time_is_the_earliest__and_not_that_of_an_empty_partition(
     assert stats(fixture)["next_due_ms"] == now_ms + 3
 
 
-@pytest.mark.parametrize("name", ["position", "ahead_ms", "set_by_ms"])
+@pytest.mark.parametrize(
+    "name", ["position", "ahead_ms", "set_by_ms", "overdue_ms", "lateness_max_us", "credit"]
+)
 def test_what_makes_no_sum_is_of_partitions_alone(fixture: BrokerFixture, name: str) -> None:
     found = stats(fixture)
     assert name not in found
@@ -85,3 +87,26 @@ def test_a_partition_in_which_nothing_was_ever_stored_has_the_same_numbers__and_
     used, unused = stats(fixture)["partitions"]
     assert set(used) == set(unused)
     assert not fixture.broker.runtime(TOPIC).partitions[1].loaded
+
+
+def test_each_partition_says_how_late_it_is__and_what_its_consumers_can_take(
+    fixture: BrokerFixture,
+) -> None:
+    send(fixture, 1, [fixture.now_ms - 70, fixture.now_ms + 5_000])
+    late = stats(fixture)["partitions"][1]
+    assert (late["overdue_ms"], late["lateness_max_us"], late["credit"]) == (70, -1, 0)
+    fixture.consumer(credit=10, holds=False).take_all()
+    idle, served = stats(fixture)["partitions"]
+    assert (served["overdue_ms"], served["credit"]) == (0, 9)
+    assert served["lateness_max_us"] >= 70_000
+    assert (idle["overdue_ms"], idle["lateness_max_us"], idle["credit"]) == (0, -1, 9)
+
+
+def test_credit_of_an_exclusive_partition_is_that_of_its_own_consumer() -> None:
+    fixture = BrokerFixture(partitions=2, assignment="exclusive")
+    try:
+        fixture.consumer(consumer="a", credit=3)
+        fixture.consumer(consumer="b", credit=5)
+        assert sorted(one["credit"] for one in stats(fixture)["partitions"]) == [3, 5]
+    finally:
+        fixture.stop()

@@ -166,3 +166,16 @@ def test_a_page_has_the_state_of_each_row__also_where_some_are_gone() -> None:
 def test_no_group_is_null__not_an_empty_text(names: tuple[str, ...]) -> None:
     indices = np.arange(len(names), dtype=np.int32)
     assert text_of(Words(names, indices)).to_pylist() == [name or None for name in names]
+
+
+def test_rows_that_were_copied_since_they_were_leased_are_read_where_they_are() -> None:
+    """One of them twice; what is no more, is no more."""
+    stored: list[bytes | None] = [b"a", None, None, None, None, None, b"c", b"b"]
+    journal, _ = journal_of({"payload": stored})
+    [push, other] = pushes(journal, leased(0, 4), leased(0, 1))
+    push.copies.append((sequences(1, 2), sequences(4, 6)))
+    push.copies.append((sequences(1), sequences(7)))
+    first, second = delivery_batches([push, other])
+    assert first.column("payload").to_pylist() == [b"a", b"b", b"c"]
+    assert first.column("due").to_pylist() == [100, 101, 102]
+    assert second.column("payload").to_pylist() == [b"a"]

@@ -7,8 +7,20 @@ from dataclasses import replace
 import pytest
 
 from dejaqueue.broker.consumers.dispatch import Consumer
-from dejaqueue.broker.partition.leasing import AHEAD_PERCENT, dispatch, outlook
-from dejaqueue.model import Topic
+from dejaqueue.broker.partition.leasing import (
+    AHEAD_PERCENT,
+    DISPATCH_STEPS,
+    STEP_PIECES_MAX,
+    STEP_US_MAX,
+    dispatch,
+    outlook,
+    take_over,
+)
+from dejaqueue.engine.commands import Lease
+from dejaqueue.engine.effects import Leased
+from dejaqueue.engine.rules import Rules
+from dejaqueue.model import Topic, TopicKind
+from dejaqueue.settings import BrokerSettings, DispatchSettings
 from dejaqueue.wire.descriptors import ConsumeStream
 from tests.unit.broker.cores import Served, Sink
 
@@ -115,3 +127,80 @@ def test_what_is_due_later_waits_for_somebody_who_may_hold_it(served: Served) ->
     assert outlook(served.core, served.dispatcher).waits
     served.dispatcher.holds_ahead(consumer, AHEAD_MS)
     assert not outlook(served.core, served.dispatcher).waits
+
+
+# --- stretches of the worker
+
+
+def in_pieces(rows: int, count: int = 5) -> Served:
+    """Messages of a priority topic that are due, taken over by so many."""
+    dispatch_settings = DispatchSettings(take_over_rows_max=rows)
+    served = Served(
+        Topic("t", kind=TopicKind.PRIORITY), settings=BrokerSettings(dispatch=dispatch_settings)
+    )
+    served.send([b"x"] * count)
+    return served
+
+
+def ready_count(served: Served) -> int:
+    return int(served.core.engine.state.ready_places().size)
+
+
+def test_what_was_begun_to_be_taken_over_goes_on__though_nobody_has_credit_any_more() -> None:
+    served = in_pieces(1, 12)
+    assert dispatched(served) == 0
+    assert ready_count(served) == 0  # nobody wants anything yet
+    consume(served, credit=1)
+    assert dispatched(served) == 1
+    assert ready_count(served) == 0
+    for ready in (STEP_PIECES_MAX, 2 * STEP_PIECES_MAX, 11):
+        assert outlook(served.core, served.dispatcher).wake_us == served.clock.now_us()
+        assert dispatched(served) == 0
+        assert ready_count(served) == ready
+    assert outlook(served.core, served.dispatcher).wake_us is None
+
+
+def test_while_it_goes_on_some_steps_dispatch__then_all_do() -> None:
+    served = in_pieces(1, 200)
+    consume(served, credit=100)
+    dispatched(served)
+    taken = [dispatched(served) > 0 for _ in range(DISPATCH_STEPS)]
+    assert taken == [False] * (DISPATCH_STEPS - 1) + [True]
+    assert served.core.engine.is_taking_over
+    while served.core.engine.is_taking_over:
+        dispatched(served)
+    assert served.core.engine.counts.scheduled == ready_count(served)
+
+
+def test_one_lease_of_many_has_as_many_taken_over() -> None:
+    served = in_pieces(2)
+    take_over(served.core, 3)
+    assert ready_count(served) == 4
+    take_over(served.core, 9)
+    assert ready_count(served) == 5
+    everything = in_pieces(0)
+    position = everything.core.next_position()
+    take_over(everything.core, 3)
+    assert everything.core.next_position() == position
+    assert everything.core.engine.rules == Rules.of(everything.topic)
+
+
+def test_a_step_dispatches_no_longer_than_its_time(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.send([b"a", b"b", b"c"])
+    for _ in range(3):
+        consume(served, credit=1)
+    apply_lease = served.core.apply_lease
+
+    def slow(command: Lease) -> Leased | None:
+        served.clock.advance(us=STEP_US_MAX)
+        return apply_lease(command)
+
+    monkeypatch.setattr(served.core, "apply_lease", slow)
+    assert dispatched(served) == 1
+    monkeypatch.undo()
+    wake_us = outlook(served.core, served.dispatcher).wake_us
+    assert wake_us is not None
+    assert wake_us <= served.clock.now_us()
+    assert dispatched(served) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest, RenameRequest, Request
-from dejaqueue.broker.partition.taking import MERGE_ROWS_MAX, take_requests
+from dejaqueue.broker.partition.taking import MERGE_ROWS_MAX, STEP_US_MAX, take_requests
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.commands import Cancel
 from dejaqueue.errors import BadRequest
@@ -63,6 +63,21 @@ def test_a_full_group_ends_the_step__the_rest_waits() -> None:
     assert not served.inbox.is_empty
     served.core.commits.commit_all()
     take(served)
+    assert served.inbox.is_empty
+
+
+def test_a_step_takes_requests_no_longer_than_its_time__the_rest_waits() -> None:
+    served = Served()
+
+    def cancels(core: PartitionCore) -> None:
+        core.apply(Cancel(core.now_ms(), sequences(3)))
+        served.clock.advance(us=STEP_US_MAX)
+
+    requests = [ChangeRequest(cancels, served.replies.append, number) for number in range(3)]
+    assert take(served, *requests) == 1
+    assert take(served) == 1
+    assert not served.inbox.is_empty
+    assert take(served) == 1
     assert served.inbox.is_empty
 
 

@@ -16,3 +16,5 @@ def test_a_backlog_that_is_exactly_full_is_fine() -> None:
         check_backlog(topic, Backlog(3, 60), 3, 40)
     with pytest.raises(ResourceExhausted, match="60 bytes are live and 41 want in"):
         check_backlog(topic, Backlog(3, 60), 2, 41)
+    with pytest.raises(ResourceExhausted, match="3 messages are live in t@audit; retry"):
+        check_backlog(topic, Backlog(3, 60), 3, 40, lambda: "audit")

@@ -106,3 +106,27 @@ def test_what_is_retained_is_copied__though_nobody_has_it_any_more(
         assert broker.consumer(credit=100_000).payloads() == kept
     finally:
         broker.stop()
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_delivery_is_read_whole_though_its_rows_were_copied_since_it_was_leased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, on_disk: bool
+) -> None:
+    """A sending thread that was late found the old rows gone: nobody got the message, and nobody
+    else before its lease ended."""
+    monkeypatch.setattr(maintenance, "COMPACT_ENTRIES", 10)
+    path = tmp_path / "journal" if on_disk else None
+    broker = BrokerFixture(path, snapshot_entries=10)
+    try:
+        consumer = broker.consumer(credit=1)
+        broker.send([b"on its way"])
+        broker.settle_down()
+        for _ in range(30):
+            dues_ms = [broker.now_ms + 60_000] * 40
+            broker.cancel(broker.send(PAYLOADS, dues_ms).all_ids().tolist())
+            broker.wait_for_snapshots()
+        broker.settle_down()
+        assert broker.broker.call("stats", {"topic": TOPIC})["copied_rows"] > 0
+        assert consumer.payloads() == [b"on its way"]
+    finally:
+        broker.stop()

@@ -73,3 +73,26 @@ def test_a_shorter_time_holds_at_once() -> None:
     served.topic = replace(served.topic, retention_ms=0)
     follow_subscriptions(served.core, served.topic)
     assert served.core.views.retained is None
+
+
+def test_what_is_too_much_goes_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_chore, "ROWS_MAX", 2)
+    served = Served(Topic("t", retention_bytes=10).check())
+    follow_subscriptions(served.core, served.topic)
+    chore = RetentionChore()
+    served.send([b"12345", b"12345"])
+    chore.step(served.core)
+    assert retained(served) == 2  # exactly as much
+    assert chore.next_us(served.core) is None  # and no age is too old
+    served.send([b"1", b"1", b"1"])
+    assert chore.next_us(served.core) is not None
+    while chore.next_us(served.core) is not None:
+        served.clock.advance(ms=1_000)
+        chore.step(served.core)
+    assert retained(served) == 4
+    served.send([b"12345678"])
+    while chore.next_us(served.core) is not None:
+        served.clock.advance(ms=1_000)
+        chore.step(served.core)
+    assert retained(served) == 3  # 1 1 12345678
+    served.core.views.check()

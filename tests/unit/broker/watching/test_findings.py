@@ -11,17 +11,21 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.watching.findings import (
     BACKUP_AGE_MS,
     check_backups,
     check_papers,
+    check_payloads,
     check_room,
     check_stored,
+    check_subscriptions,
     findings_of,
 )
 from dejaqueue.configuration import ENVIRONMENT_PREFIX
 from dejaqueue.findings import Level
-from dejaqueue.setting_groups import BackupSettings, EncryptionSettings
+from dejaqueue.model import Topic
+from dejaqueue.setting_groups import BackupSettings, EncryptionSettings, PayloadSettings
 from dejaqueue.settings import (
     BrokerSettings,
     JournalSettings,
@@ -32,6 +36,37 @@ from dejaqueue.settings import (
 DAY_MS = 86_400_000
 STORED = JournalSettings(url="/var/lib/none", reserve_bytes=0)
 TLS = ServerSettings(tls_certificate="/nowhere/a.pem", tls_key="/nowhere/b.pem")
+
+
+@pytest.mark.parametrize(
+    ("kept_ms", "backup_ms", "is_told"),
+    [
+        (DAY_MS, DAY_MS, False),
+        (DAY_MS - 1, DAY_MS, True),
+        (DAY_MS, 0, True),
+        (0, DAY_MS, True),
+    ],
+)
+def test_payloads_that_go_before_their_backups_are_told(
+    kept_ms: int, backup_ms: int, is_told: bool
+) -> None:
+    payloads = PayloadSettings(url="/var/payloads", keep_ms=kept_ms)
+    backup = BackupSettings(url="/var/backups", keep_ms=backup_ms)
+    settings = BrokerSettings(journal=STORED, payloads=payloads, backup=backup)
+    found = [one.level for one in check_payloads(settings)]
+    assert found == [Level.LOOK] * is_told
+    assert not list(check_payloads(BrokerSettings(journal=STORED, backup=backup)))
+
+
+def test_a_subscription_that_fills_its_topic_is_told() -> None:
+    topic = Topic("t", max_backlog_count=10, max_backlog_bytes=100)
+    backlogs = {"a": Backlog(7, 79), "b": Backlog(8, 10), "c": Backlog(1, 100)}
+    found = [(one.level, one.text) for one in check_subscriptions(topic, backlogs)]
+    assert found == [
+        (Level.LOOK, "t@b has 8 of the 10 messages that t may hold: its producers will be refused"),
+        (Level.HURTS, "t@c has 100 of the 100 bytes that t may hold: its producers are refused"),
+    ]
+    assert not list(check_subscriptions(Topic("t"), backlogs))
 
 
 def test_room_is_judged_by_the_reserve(tmp_path: Path) -> None:

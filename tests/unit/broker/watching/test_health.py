@@ -65,7 +65,7 @@ def test_broker_that_serves_is_ready(broker: Broker) -> None:
 def test_a_clock_that_nothing_keeps_is_a_warning__and_no_reason(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dejaqueue.clock._adjtimex", lambda timex: 5)
+    monkeypatch.setattr("dejaqueue.operating_system._adjtimex", lambda timex: 5)
     assert health_of(broker) == Health(
         warnings=("no time synchronisation keeps the machine's clock, says its kernel",)
     )

@@ -14,8 +14,8 @@ import pytest
 
 from dejaqueue.client.shards.calls import NEXT, ShardCalls
 from dejaqueue.errors import BadRequest, DejaQError, Refused
-from dejaqueue.model import parse_shard
 from dejaqueue.schema.shards import shards_of_texts
+from dejaqueue.topic_names import parse_shard
 
 Body = dict[str, Any]
 SPREAD = 3

@@ -17,8 +17,8 @@ from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.shards.consuming import TopicCore
 from dejaqueue.errors import Elsewhere, TopicUnknown
-from dejaqueue.model import shard_name
 from dejaqueue.testing.virtual_clock import VirtualClock
+from dejaqueue.topic_names import shard_name
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from tests.unit.client.fake_transport import FakeConsume, FakeTransport, ok
 from tests.unit.client.still_alarm import StillAlarm

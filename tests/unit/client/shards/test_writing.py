@@ -14,9 +14,10 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.client.shards.writing import ShardedWriteChannel
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Refused, Unavailable
-from dejaqueue.model import RowStatus, Topic, shard_name
+from dejaqueue.model import RowStatus, Topic
 from dejaqueue.schema import messages
 from dejaqueue.schema.shards import shards_of_texts
+from dejaqueue.topic_names import shard_name
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 from tests.unit.client.fake_transport import FakeTransport, FakeWrite

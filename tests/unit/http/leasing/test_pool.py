@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pyarrow as pa
 import pytest
 
+from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
-from dejaqueue.errors import TopicUnknown, Unavailable
+from dejaqueue.broker.streams import Push, stored_batches
+from dejaqueue.errors import InternalError, JournalDamaged, TopicUnknown, Unavailable
+from dejaqueue.http.columns import send_batch
+from dejaqueue.http.gather import write
 from dejaqueue.http.leasing.pool import LeasePool
-from dejaqueue.wire.descriptors import ConsumeStream
+from dejaqueue.model import Topic, TopicKind
+from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from tests.unit.http.leasing.leases import LONG_MS, OPTIONS, credit, payloads, run, send, settled
 
 
@@ -129,5 +135,97 @@ def test_sessions_that_nobody_uses_are_closed(broker: Broker) -> None:
             consumer["consumer"] for consumer in broker.call("stats", {"topic": "t"})["consumers"]
         ] == ["b"]
         task.cancel()
+
+    run(broker, story)
+
+
+def test_what_came_for_a_client_that_has_gone_goes_back_at_once(broker: Broker) -> None:
+    """Also of a request too short to be watched; whoever waits gets it."""
+
+    async def story(pool: LeasePool) -> None:
+        await send(broker, "a", "b")
+        assert await pool.lease(OPTIONS, 2, 0, has_gone=lambda: True) == []
+        taken = await pool.lease(OPTIONS, 2, LONG_MS, has_gone=lambda: False)
+        assert sorted(payloads(taken)) == ["a", "b"]
+
+    run(broker, story)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [(OSError("the disk fails"), InternalError), (JournalDamaged("row 1"), JournalDamaged)],
+)
+def test_what_cannot_be_read_is_told__and_the_next_request_is_served(
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: Exception,
+    told: type[Exception],
+) -> None:
+    failures = [wrong]
+
+    def read(pushes: list[Push]) -> list[pa.RecordBatch]:
+        if failures:
+            raise failures.pop()
+        return stored_batches(pushes)
+
+    monkeypatch.setattr("dejaqueue.http.leasing.pool.stored_batches", read)
+
+    async def story(pool: LeasePool) -> None:
+        await send(broker, "a")
+        with pytest.raises(told):
+            await pool.lease(OPTIONS, 1, LONG_MS)
+        await send(broker, "b")
+        assert payloads(await pool.lease(OPTIONS, 1, LONG_MS)) == ["b"]
+        await settled(broker)
+        assert credit(broker) == [0]
+
+    run(broker, story)
+
+
+def test_who_waits_behind_a_failure_gets_what_comes_next(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [OSError("the disk fails")]
+
+    def read(pushes: list[Push]) -> list[pa.RecordBatch]:
+        if failures:
+            raise failures.pop()
+        return stored_batches(pushes)
+
+    monkeypatch.setattr("dejaqueue.http.leasing.pool.stored_batches", read)
+
+    async def story(pool: LeasePool) -> None:
+        first = asyncio.create_task(pool.lease(OPTIONS, 1, LONG_MS))
+        second = asyncio.create_task(pool.lease(OPTIONS, 2, LONG_MS))
+        await asyncio.sleep(0)
+        await send(broker, "a", "b", "c")  # one push, of which nothing can be read
+        with pytest.raises(InternalError, match="the disk fails"):
+            await first
+        await send(broker, "d", "e")
+        assert payloads(await second) == ["d", "e"]
+
+    run(broker, story)
+
+
+def test_where_groups_give_runs_each_request_waits_by_itself__and_seats_are_used_again(
+    broker: Broker,
+) -> None:
+    broker.create_topic(Topic("runs", TopicKind.FAIR, group_runs=True))
+    options = ConsumeStream("runs", batch_rows_max=1_000, holds=False)
+
+    def consumer_count() -> int:
+        return len(broker.call("stats", {"topic": "runs"})["consumers"])
+
+    async def story(pool: LeasePool) -> None:
+        for turn in range(2):
+            tasks = [asyncio.create_task(pool.lease(options, 2, LONG_MS)) for _ in range(3)]
+            await asyncio.sleep(0)
+            assert consumer_count() == 3
+            rows = [{"payload": str(n), "group": f"{turn} {n // 2}"} for n in range(6)]
+            await write(broker, WriteStream("runs"), NOBODY, send_batch(rows, 0))
+            found = sorted(["".join(payloads(taken)) for taken in await asyncio.gather(*tasks)])
+            assert found == ["01", "23", "45"]
+        pool.close()
+        assert consumer_count() == 0
 
     run(broker, story)

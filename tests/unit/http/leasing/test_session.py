@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.broker.streams import Push, delivery_batches
 from dejaqueue.http.gather import call_soon
 from dejaqueue.http.leasing import session as sessions
 from dejaqueue.http.leasing.pool import LeasePool
-from tests.unit.http.leasing.leases import LONG_MS, OPTIONS, payloads, run, send, settled
+from dejaqueue.http.leasing.session import Arrival
+from tests.unit.http.leasing.leases import LONG_MS, OPTIONS, credit, payloads, run, send, settled
 
 
 def test_rows_for_nobody_go_back_at_once(broker: Broker) -> None:
@@ -50,6 +51,34 @@ def test_rows_on_their_way_are_waited_for(broker: Broker) -> None:
         first, second = await asyncio.gather(*tasks)
         assert payloads([*first, *second]) == ["a"]
         assert broker.call("stats", {"topic": "t"})["nacked"] == 0
+
+    run(broker, story)
+
+
+def test_the_credit_of_rows_that_are_missing_is_taken_back_when_nobody_waits(
+    broker: Broker,
+) -> None:
+    """Of two messages one has a payload that cannot be read now: it is not delivered, and the
+    broker has the credit for it again. If nobody took that back, the next message would be leased
+    for nobody."""
+
+    async def story(pool: LeasePool) -> None:
+        session = pool.session(OPTIONS)
+        pushes: asyncio.Queue[Push] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        session._read = lambda _, push: call_soon(loop, pushes.put_nowait, push)
+        waiting = asyncio.create_task(pool.lease(OPTIONS, 2, LONG_MS))
+        await asyncio.sleep(0)
+        await send(broker, "a", "b")
+        push = await pushes.get()
+        assert len(push.leased.sequences) == 2
+        [whole] = delivery_batches([push])
+        assert push.consumer is not None
+        push.consumer.dispatcher.give_back(push.consumer, 1)
+        session.arrived([Arrival(push, whole.slice(0, 1))])
+        assert payloads(await waiting) == ["a"]
+        await settled(broker)
+        assert credit(broker) == [0]
 
     run(broker, story)
 

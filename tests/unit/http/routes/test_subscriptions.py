@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.unit.http.conftest import Api
 
 AT = "/v1/topics/t/subscriptions"
@@ -38,6 +40,7 @@ def test_what_is_wrong_is_named(api: Api) -> None:
         ({"order": "random"}, "subscription.order"),
         ({"partitions": 3}, "subscription.partitions"),
         ({"born": 3}, "subscription.born"),
+        ({"ephemeral_ms": 5}, "subscription.ephemeral_ms"),
         ({"lease_ms": 1}, "topic.lease_ms"),
     ):
         status, found = api.ask("PUT", f"{AT}/a", values)
@@ -63,6 +66,11 @@ def test_one_goes_back_and_on(api: Api) -> None:
     passed = {"replayed": 0, "passed": 1, "is_finished": True}
     assert api.post("/v1/topics/t/seek", {"to": "end"}) == passed
     assert api.ask("PUT", f"{AT}/b", {"start": 7})[0] == 200
-    for body in ({}, {"to": "x"}, {"to": "end", "after": 3}, {"to": "end", "more": 1}):
+    acme = {"to": "beginning", "where": {"group": "acme", "due_from": "2020-01-01T00:00:00Z"}}
+    assert api.post("/v1/topics/t@a/seek", acme) == done | {"replayed": 0}
+    assert api.post("/v1/topics/t/seek", acme | {"where": {"group": ""}}) == done
+    wrong: list[Any] = [{}, {"to": "x"}, {"to": "end", "after": 3}, {"to": "end", "more": 1}]
+    wrong += [{"to": "end", "where": where} for where in (3, {"state": "ready"}, {"tag": "x"})]
+    for body in wrong:
         assert api.ask("POST", "/v1/topics/t@a/seek", body)[0] == 400
     assert api.ask("POST", "/v1/topics/t@c/seek", {"to": "end"})[0] == 404

@@ -1,4 +1,4 @@
-"""FIFO queues: order in a group, one message of it at a time, deduplication for five minutes.
+"""FIFO queues: order in a group, one receive of it at a time, deduplication for five minutes.
 
 What other implementations got wrong, by their public lists of issues: a message that is delayed
 blocks its group; one that is sent ends the wait of its group; answers to repeats have the digests
@@ -41,16 +41,69 @@ def put(sqs: Sqs, url: str, body: str, group: str = "g", name: str = "") -> str:
     return message_id
 
 
-def test_a_group_waits_for_its_message__and_others_do_not(sqs: Sqs, url: str) -> None:
-    for body in ("1", "2", "3"):
+def test_a_group_waits_for_its_messages__and_others_do_not(sqs: Sqs, url: str) -> None:
+    for body in ("1", "2", "3", "4"):
         put(sqs, url, body)
-    put(sqs, url, "other", "h")
-    first = sqs.take(url)
-    assert sorted(message["Body"] for message in first) == ["1", "other"]
+    first = sqs.take(url, 3)
+    assert [message["Body"] for message in first] == ["1", "2", "3"], "in order"
     assert sqs.take(url) == []
-    for message in first:
+    put(sqs, url, "other", "h")
+    assert sqs.bodies(url) == ["other"]
+    for message in first[:2]:
         sqs.delete(url, message)
-    assert sqs.bodies(url) == ["2"]
+    assert sqs.take(url) == [], "one of them is in flight"
+    sqs.delete(url, first[2])
+    assert sqs.bodies(url) == ["4"]
+
+
+def test_what_is_let_go_comes_first__when_none_of_its_group_is_in_flight(
+    sqs: Sqs, url: str
+) -> None:
+    for body in ("1", "2", "3", "4"):
+        put(sqs, url, body)
+    first, second, third = sqs.take(url, 3)
+    sqs.delete(url, second)
+    handle = {"QueueUrl": url, "ReceiptHandle": first["ReceiptHandle"]}
+    sqs.do("ChangeMessageVisibility", **handle, VisibilityTimeout=0)
+    assert sqs.take(url) == []
+    sqs.delete(url, third)
+    assert sqs.bodies(url) == ["1", "4"]
+
+
+def test_receives_at_the_same_time_do_not_divide_a_group(sqs: Sqs, url: str) -> None:
+    for group in "abcd":
+        for body in ("1", "2", "3"):
+            put(sqs, url, group + body, group)
+    with ThreadPoolExecutor(8) as threads:
+        takes = list(threads.map(lambda _: sqs.take(url, 2), range(8)))
+    found = sorted([message["Body"] for message in taken] for taken in takes if taken)
+    assert found == [[f"{group}1", f"{group}2"] for group in "abcd"]
+
+
+def test_receives_that_wait_do_not_divide_a_group(sqs: Sqs, url: str, broker: Broker) -> None:
+    """Several wait before there is anything. Of each group one of them gets the first message, and
+    what there is of the group by then; the others get nothing of it."""
+    with ThreadPoolExecutor(3) as threads:
+        waits = [threads.submit(sqs.take, url, 10, WaitTimeSeconds=20) for _ in range(3)]
+        until(
+            lambda: [one["credit"] for one in broker.consumers("q.fifo")] == [10] * 3, "they wait"
+        )
+        entries = [
+            {"Id": body, "MessageBody": body, "MessageGroupId": body[0]}
+            | {"MessageDeduplicationId": body}
+            for body in ("a1", "a2", "a3", "b1", "b2", "c1")
+        ]
+        sqs.do("SendMessageBatch", QueueUrl=url, Entries=entries)
+        put(sqs, url, "d1", "d")
+        put(sqs, url, "e1", "e")
+        runs: dict[str, str] = {}
+        for wait in waits:
+            found = [message["Body"] for message in wait.result()]
+            of_groups = {one[0]: "".join(b[1] for b in found if b[0] == one[0]) for one in found}
+            assert not of_groups.keys() & runs.keys()
+            runs |= of_groups
+        assert runs.keys() >= {"a"}
+        assert all("123".startswith(numbers) for numbers in runs.values())
 
 
 def test_what_comes_back_comes_before_what_was_behind_it(
@@ -58,20 +111,20 @@ def test_what_comes_back_comes_before_what_was_behind_it(
 ) -> None:
     for body in ("1", "2", "3"):
         put(sqs, url, body)
-    [message] = sqs.take(url)
+    [message] = sqs.take(url, 1)
     handle = {"QueueUrl": url, "ReceiptHandle": message["ReceiptHandle"]}
     sqs.do("ChangeMessageVisibility", **handle, VisibilityTimeout=0)
-    [message] = sqs.take(url)
+    [message] = sqs.take(url, 1)
     assert message["Body"] == "1"
     handle["ReceiptHandle"] = message["ReceiptHandle"]
     sqs.do("ChangeMessageVisibility", **handle, VisibilityTimeout=60)
     clock.advance(ms=30_000)
     assert sqs.take(url) == [], "a message that is put off holds its group"
     clock.advance(ms=30_000)
-    [message] = sqs.take(url)
+    [message] = sqs.take(url, 1)
     assert message["Body"] == "1"
     sqs.delete(url, message)
-    assert sqs.bodies(url) == ["2"]
+    assert sqs.bodies(url) == ["2", "3"]
 
 
 def test_a_delay_is_the_queue_s__and_a_new_one_keeps_the_order(
@@ -88,10 +141,7 @@ def test_a_delay_is_the_queue_s__and_a_new_one_keeps_the_order(
     assert sqs.take(url) == []
     clock.advance(ms=10_000)
     first = sqs.take(url)
-    assert sorted(one["Body"] for one in first) == ["1", "other"], "neither is held up"
-    for one in first:
-        sqs.delete(url, one)
-    assert sqs.bodies(url) == ["2"]
+    assert sorted(one["Body"] for one in first) == ["1", "2", "other"], "neither is held up"
 
 
 def test_a_message_is_there_once_within_five_minutes(
@@ -267,7 +317,7 @@ def test_dead_letters_keep_their_group__and_what_was_behind_them_goes_on(
     url = sqs.queue("work.fifo", RedrivePolicy=policy, **on)
     for body in ("1", "2"):
         sqs.send(url, body, MessageGroupId="g")
-    assert sqs.bodies(url) == ["1"]
+    assert sqs.bodies(url, 1) == ["1"]
     clock.advance(ms=11_000)
     [behind] = sqs.take(url)
     assert behind["Body"] == "2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
 from dejaqueue.http.app import App
+from dejaqueue.http.leasing.session import SharedSession
+from dejaqueue.http.leasing.waiter import Waiter
+from dejaqueue.http.short_lane import ShortLaneProtocol
 from dejaqueue.http.sqs import short_lane
 from dejaqueue.http.sqs.short_lane import SqsLane
 from tests.patience import until
@@ -255,6 +259,40 @@ def test_who_goes_away_while_waiting_gets_nothing(
     until(lambda: not is_waited_on(), "nobody waits")
     sqs.send(url, "x")
     assert sqs.bodies(url) == ["x"]
+
+
+def test_who_goes_away_in_the_instant_in_which_messages_come_gets_none(
+    sqs: Sqs, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were leased for it, and would be with nobody until their lease ends."""
+    url = sqs.queue("q")
+    sqs.send(url, "x")
+    answer = SharedSession._answer
+    calls: list[Waiter] = []
+
+    def answers(session: SharedSession, waiter: Waiter) -> None:
+        answer(session, waiter)  # from here on nobody watches
+        if not calls:
+            calls.append(waiter)
+            for connection in connections:
+                connection.transport.close()
+
+    connections: list[ShortLaneProtocol] = []
+    begin = ShortLaneProtocol.on_message_complete
+
+    def noted(connection: ShortLaneProtocol) -> None:
+        connections.append(connection)
+        begin(connection)
+
+    taken.clear()
+    monkeypatch.setattr(ShortLaneProtocol, "on_message_complete", noted)
+    monkeypatch.setattr(SharedSession, "_answer", answers)
+    with closing(Raw(int(sqs.base_url.rpartition(":")[2]))) as raw:
+        raw.say(request("ReceiveMessage", {"QueueUrl": url}))
+        assert raw.socket.recv(1) == b"", "closed without an answer"
+    assert taken == ["taken"]
+    connections.clear()
+    assert sqs.bodies(url, WaitTimeSeconds=20) == ["x"]
 
 
 def test_an_application_without_sqs_has_no_short_lane() -> None:

@@ -40,7 +40,8 @@ def test_a_queue_s_attributes_survive_as_a_topic() -> None:
     }
     topic = new_topic("q.fifo", given, {"team": "shop"}, 1_795_480_759_000)
     topic = Topic.from_dict(json.loads(json.dumps(topic.to_dict())))
-    assert (topic.kind, topic.group_in_flight_max) == (TopicKind.FAIR, 1)
+    assert (topic.kind, topic.group_in_flight_max) == (TopicKind.FAIR, 10)
+    assert topic.group_runs
     assert (topic.max_attempts, topic.dead_letter) == (4, "d.fifo")
     shown = attributes_of(topic, "eu-west-1")
     kept = {"VisibilityTimeout", "DelaySeconds", "MessageRetentionPeriod", "FifoQueue"}

@@ -1,0 +1,74 @@
+"""Signed URLs: streamed payloads that go between a client and the object store, past the broker.
+
+What goes this way is compared when it is read: by whoever reads it, with the list of parts, of
+which the sender says the hashes at the end. A payload that is encrypted does not: the key would
+have to leave.
+
+Room: broker. Any thread.
+Holds: a URL is of one part of one payload, for SIGNED_MS at most; with it nothing else can be read
+or written.
+See: streamed.py, what begins and ends such an upload; backup/bucket.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from dejaqueue import limits
+from dejaqueue.broker.payloads.payloads import Payloads
+from dejaqueue.broker.payloads.streamed import begin_upload, check_size, list_of, seal_of
+from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.model import Topic
+from dejaqueue.payloads.streamed_store import part_name
+from dejaqueue.schema.payload_parts import PartList, part_count
+from dejaqueue.schema.references import Reference
+from dejaqueue.schema.vouchers import UPLOAD
+
+SIGNED_MS: Final = 3_600_000
+"""So long a URL can be used: for 5 GiB at 12 Mbit/s."""
+
+
+class SignedParts(NamedTuple):
+    """Where the parts of a payload are, or go.
+
+    Attributes:
+        urls: of each part.
+        until_ms: they can be used until then, UTC.
+    """
+
+    urls: list[str]
+    until_ms: int
+
+
+def sign_upload(payloads: Payloads, topic: Topic, byte_count: int) -> tuple[bytes, SignedParts]:
+    """Begin an upload whose parts are PUT at URLs; what its end needs, and these.
+
+    Raises:
+        BadRequest: the topic takes less. Refused: the store signs none, or payloads are encrypted.
+    """
+    if not 1 <= byte_count <= limits.STREAMED_BYTES_MAX:
+        limit = f"a whole number from 1 to {limits.STREAMED_BYTES_MAX}"
+        raise BadRequest("bytes", limit, byte_count)
+    check_size(topic, byte_count)
+    upload = begin_upload(payloads, topic.name)
+    begun = seal_of(payloads).opened(upload, UPLOAD)
+    return upload, _signed(payloads, "PUT", begun, part_count(byte_count))
+
+
+def sign_payload(payloads: Payloads, topic: str, voucher: bytes) -> tuple[PartList, SignedParts]:
+    """URLs to GET the parts of a payload from, and what each part is.
+
+    Raises:
+        BadRequest: the voucher is of another topic. JournalDamaged: the payload is missing. Refused
+            as `sign_upload`. Unavailable.
+    """
+    reference, parts = list_of(payloads, topic, voucher)
+    return parts, _signed(payloads, "GET", reference, parts.count)
+
+
+def _signed(payloads: Payloads, method: str, reference: Reference, count: int) -> SignedParts:
+    if reference.key:
+        raise Refused("payloads are encrypted here: they go through the broker")
+    names = [part_name(reference.name, index) for index in range(count)]
+    until_ms = payloads.clock.utc_ms() + SIGNED_MS
+    return SignedParts(payloads.waited(payloads.needed().sign, method, names, SIGNED_MS), until_ms)

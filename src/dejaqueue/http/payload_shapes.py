@@ -1,0 +1,68 @@
+"""Shapes of what is answered about payloads that are streamed.
+
+Room: http. As shapes.py: for the API's description; what a value may be is checked by the broker.
+See: routes/payloads.py.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dejaqueue import limits
+from dejaqueue.http.shapes import Shape
+
+
+class UploadedPayload(Shape):
+    """A payload that was streamed, and that no message has yet."""
+
+    payload_base64: str = Field(
+        description="A voucher: sent as a message's `payload_base64` it is the payload."
+    )
+    payload_bytes: int = Field(description="Bytes of the payload.")
+
+
+class NewUpload(Shape):
+    """A payload that is to be uploaded past the broker."""
+
+    bytes: int = Field(ge=1, le=limits.STREAMED_BYTES_MAX, description="Of the payload.")
+
+
+class SignedParts(Shape):
+    """Where parts are, or go."""
+
+    part_bytes: int = Field(description="Bytes of each part but the last.")
+    urls: list[str] = Field(description="Of each part, in order.")
+    until_ms: int = Field(description="They can be used until then, UTC milliseconds.")
+
+
+class SignedUpload(SignedParts):
+    """An upload that has begun."""
+
+    upload: str = Field(description="To end it with.")
+
+
+class UploadEnd(Shape):
+    """What was uploaded."""
+
+    upload: str
+    bytes: int = Field(description="Of the payload.")
+    digests: str = Field(description="SHA-256 of each part, 32 bytes each, joined, in base64.")
+
+
+class EndedUpload(Shape):
+    """A payload that was uploaded."""
+
+    voucher: str = Field(description="Sent as a message's `payload_base64` it is the payload.")
+
+
+class VoucherShown(Shape):
+    """Which payload."""
+
+    voucher: str = Field(description="What its message has as `payload_base64`.")
+
+
+class SignedPayload(SignedParts):
+    """A payload that is read past the broker."""
+
+    bytes: int = Field(description="Of the payload.")
+    digests: str = Field(description="SHA-256 of each part, 32 bytes each, joined, in base64.")

@@ -1,0 +1,101 @@
+"""Covers: backups of messages whose payloads are in the payload store: what `dejaq backup payloads`
+says of them, that a restored broker reads them after they are done in the first, and leaves them.
+
+Not covered: what a backup has of messages themselves (test_backup.py).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import dejaqueue
+from dejaqueue import Client, limits
+from dejaqueue.backup.archive import Archive
+from dejaqueue.broker.backup.restoring import Restore, RestorePlan
+from dejaqueue.cli.backed_payloads import backed_payloads
+from dejaqueue.errors import JournalDamaged
+from dejaqueue.journal.registry import open_store
+from dejaqueue.setting_groups import PayloadSettings
+from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.patience import PATIENCE_SECONDS, until
+
+LARGE = b"large" * 1_000
+STREAMED = b"s" * limits.PART_BYTES + b"the end"
+
+
+def client_on(folder: Path, name: str) -> Client:
+    payloads = PayloadSettings(
+        url=str(folder / "payloads"), inline_bytes_max=1_024, keep_ms=86_400_000
+    )
+    journal = JournalSettings(url=str(folder / name))
+    return dejaqueue.open(
+        folder / name, settings=BrokerSettings(journal=journal, payloads=payloads)
+    )
+
+
+def taken(client: Client) -> list[bytes]:
+    found = []
+    idle_ms = int(PATIENCE_SECONDS * 1_000)
+    with client.consume("t", max_messages=3, idle_ms=idle_ms) as messages:
+        for message in messages:
+            with message.open() as payload:
+                found.append(payload.read())
+            message.ack()
+    return found
+
+
+def asked(folder: Path, *more: str) -> Result:
+    url = f"payloads.url={folder / 'payloads'}"
+    return CliRunner().invoke(
+        backed_payloads, [str(folder / "backups"), "--set", url, *more], standalone_mode=False
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a backup of a broker whose messages are all done since."""
+    with client_on(tmp_path, "first") as client:
+        client.create_topic("t", max_payload_bytes=64 << 20)
+        client.send_batch("t", [{"payload": b"small"}, {"payload": LARGE}])
+        client.send("t", io.BytesIO(STREAMED))
+        client.backup(str(tmp_path / "backups"))
+        until(lambda: client.backup_progress()["state"] == "done", "the backup is taken")
+        assert sorted(taken(client)) == sorted([b"small", LARGE, STREAMED])
+    return tmp_path
+
+
+def test_a_backup_says_what_it_needs__and_what_is_missing(folder: Path) -> None:
+    result = asked(folder, "--json")
+    assert result.exception is None
+    found: dict[str, Any] = json.loads(result.output)
+    assert (found["payloads"], found["missing"]) == (2, [])
+    assert found["bytes"] == len(LARGE) + len(STREAMED)
+    parts = sorted(path for path in folder.glob("payloads/*/1-t/*/*") if path.is_file())
+    assert len(parts) == 3
+    parts[0].write_bytes(b"short")
+    parts[2].unlink()
+    result = asked(folder)
+    assert isinstance(result.exception, JournalDamaged)
+    names = [path.relative_to(folder / "payloads").as_posix() for path in (parts[0], parts[2])]
+    assert [line for line in result.output.splitlines() if line.startswith("missing")] == [
+        f"missing: {name}" for name in names
+    ]
+
+
+def test_what_is_restored_has_its_payloads_and_leaves_them(folder: Path) -> None:
+    archive = Archive.open(str(folder / "backups"))
+    manifest = archive.newest()
+    assert manifest is not None
+    store = open_store(str(folder / "second"))
+    Restore(archive, manifest, store).run(RestorePlan())
+    store.close()
+    before = sorted(folder.glob("payloads/*/1-t/**/*"))
+    with client_on(folder, "second") as client:
+        assert sorted(taken(client)) == sorted([b"small", LARGE, STREAMED])
+    assert sorted(folder.glob("payloads/*/1-t/**/*")) == before

@@ -1,0 +1,76 @@
+"""Covers: signed URLs for parts: which, for how long, and where there are none.
+
+Not covered: that an object store takes them (tests/integration/test_streamed_payloads.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dejaqueue import limits
+from dejaqueue.broker.payloads.payloads import Payloads
+from dejaqueue.broker.payloads.signed_parts import SIGNED_MS, sign_payload, sign_upload
+from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.journal.registry import open_store
+from dejaqueue.model import Topic
+from dejaqueue.payloads.payload_store import PayloadStore
+from dejaqueue.setting_groups import PayloadSettings
+from dejaqueue.settings import BrokerSettings
+from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.payload_stores import FaultyBucket
+from tests.unit.broker.payloads.test_streamed import TOPIC, uploaded
+
+
+class Signing(FaultyBucket):
+    """A bucket whose URLs say what they are for."""
+
+    def sign(self, method: str, names: Sequence[str], length_ms: int) -> list[str]:
+        return [f"{method} {name} {length_ms}" for name in names]
+
+
+@pytest.fixture
+def payloads(tmp_path: Path) -> Iterator[Payloads]:
+    settings = BrokerSettings(payloads=PayloadSettings(url=str(tmp_path / "payloads")))
+    made = Payloads(settings, VirtualClock(), ThreadPoolExecutor(2))
+    store = open_store(str(tmp_path / "journal"))
+    made.open(store)
+    store.close()
+    made.store = PayloadStore(Signing(tmp_path / "payloads"), made.clock.now_us)
+    yield made
+    made.close()
+
+
+def test_each_part_has_a_url_for_a_while(payloads: Payloads) -> None:
+    _, parts = sign_upload(payloads, TOPIC, limits.PART_BYTES + 1)
+    assert [url.split()[0] for url in parts.urls] == ["PUT", "PUT"]
+    assert [url.split()[1][-6:] for url in parts.urls] == ["/00000", "/00001"]
+    assert parts.until_ms == payloads.clock.utc_ms() + SIGNED_MS
+    found, parts = sign_payload(payloads, TOPIC.name, uploaded(payloads))
+    assert (found.count, [url.split()[0] for url in parts.urls]) == (1, ["GET"])
+
+
+def test_what_the_topic_does_not_take_has_none(payloads: Payloads) -> None:
+    for wrong in (0, limits.STREAMED_BYTES_MAX + 1):
+        with pytest.raises(BadRequest, match="bytes: a whole number"):
+            sign_upload(payloads, TOPIC, wrong)
+    with pytest.raises(BadRequest, match="payload: at most 5 bytes"):
+        sign_upload(payloads, Topic("t", max_payload_bytes=5), 6)
+
+
+def test_what_is_encrypted_goes_through_the_broker(payloads: Payloads) -> None:
+    payloads._is_sealed = True
+    with pytest.raises(Refused, match="encrypted"):
+        sign_upload(payloads, TOPIC, 5)
+    voucher = uploaded(payloads)
+    with pytest.raises(Refused, match="encrypted"):
+        sign_payload(payloads, TOPIC.name, voucher)
+
+
+def test_a_directory_signs_none(payloads: Payloads, tmp_path: Path) -> None:
+    payloads.store = PayloadStore(FaultyBucket(tmp_path / "payloads"), payloads.clock.now_us)
+    with pytest.raises(Refused, match="is a directory"):
+        sign_upload(payloads, TOPIC, 5)
