@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/licences.md"
 LOCKS = {
     "run": "the library, the broker, `http`, `opentelemetry`, `demo`",
-    "cluster": "`dns`, `etcd`, `zookeeper`, `nats`, `redis`, `cassandra`, `postgresql`, `mysql`, "
-    "`oidc`",
+    "cluster": "`backup`, `dns`, `etcd`, `zookeeper`, `nats`, `redis`, `cassandra`, `postgresql`, "
+    "`mysql`, `oidc`",
     "spark": "`spark`",
     "connect": "`connect`",
 }

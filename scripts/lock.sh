@@ -42,9 +42,9 @@ compile requirements/spark.txt pyproject.toml --extra spark \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 compile requirements/connect.txt pyproject.toml --extra connect \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/cluster.txt pyproject.toml --extra dns --extra etcd --extra zookeeper --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
+compile requirements/cluster.txt pyproject.toml --extra backup --extra dns --extra etcd --extra zookeeper --extra oidc --extra encryption --extra nats --extra redis --extra cassandra --extra postgresql --extra mysql \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
-compile requirements/image.txt pyproject.toml --extra cluster --extra encryption --extra oidc --extra dns --extra etcd --extra zookeeper \
+compile requirements/image.txt pyproject.toml --extra backup --extra cluster --extra encryption --extra oidc --extra dns --extra etcd --extra zookeeper \
     --constraints "$scratch/all.txt" --generate-hashes --no-annotate
 for peers in peers arq moto; do # by themselves: they are never installed beside the others, nor beside each other
     touch "$scratch/$peers.txt"
