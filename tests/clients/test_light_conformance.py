@@ -291,6 +291,17 @@ def a_block_that_raises_gives_back_its_message_with_the_reason(client: Any) -> N
 
 
 @case
+def what_nobody_worked_on_is_not_worn_out(client: Any) -> None:
+    client.create_topic("t", lease_ms=600_000, max_attempts=1)
+    client.send_batch("t", [f"{n}" for n in range(20)])
+    with client.consume("t") as consumer:  # it fetches more than one
+        assert next(consumer).payload == b"0"
+    until(lambda: counted(client, "t").get("leased", 0) == 0, "given back")
+    found = [one.payload for one in client.consume("t", idle_ms=300, auto_ack=True)]
+    assert sorted(found, key=int) == [f"{n}".encode() for n in range(20)]
+
+
+@case
 def at_most_once_where_it_is_asked_for(client: Any) -> None:
     client.create_topic("t", lease_ms=100)
     client.send_batch("t", ["a", "b", "c"])

@@ -188,6 +188,9 @@ class NackRequest(Shape):
         "", max_length=limits.REASON_BYTES_MAX, description="Why, for the dead letter."
     )
     dead: bool = Field(False, description="They die now, however often they were delivered.")
+    released: bool = Field(
+        False, description="Nobody looked at them: this delivery is not counted."
+    )
 
 
 class ExtendRequest(Shape):

@@ -39,6 +39,7 @@ class WriteStream:
             otherwise.
         reason: nack: why, for the dead letter.
         dead: nack: they die now, however often they were delivered.
+        released: nack: this delivery does not count: nobody looked at them.
         transaction: enqueue, ack: the one it belongs to (`begin_transaction`); "" = none.
     """
 
@@ -50,6 +51,7 @@ class WriteStream:
     reason: str = ""
     dead: bool = False
     transaction: str = ""
+    released: bool = False
 
     def check(self) -> WriteStream:
         """Return self, or raise BadRequest."""
@@ -72,9 +74,12 @@ class WriteStream:
         if not by_backoff or not isinstance(self.argument_ms, int):
             check_span("argument_ms", self.argument_ms)
         check_reason("reason", self.reason)
-        if not isinstance(self.dead, bool):
-            raise BadRequest("dead", "true or false", self.dead)
-        for name in ("reason", "dead"):
+        for name in ("dead", "released"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadRequest(name, "true or false", getattr(self, name))
+        if self.dead and self.released:
+            raise BadRequest("released", "nothing of messages that die", self.released)
+        for name in ("reason", "dead", "released"):
             if self.op != "nack" and getattr(self, name):
                 raise BadRequest(name, "nothing but for a nack", getattr(self, name))
         self._check_transaction()
@@ -163,8 +168,9 @@ Stream = TypeVar("Stream", WriteStream, ConsumeStream)
 def encode(stream: WriteStream | ConsumeStream) -> bytes:
     """The descriptor's command bytes."""
     values = asdict(stream)
-    if not values.get("consumer_id"):  # brokers of earlier versions do not know it
-        values.pop("consumer_id", None)
+    for later in ("consumer_id", "released"):  # brokers of earlier versions do not know them
+        if not values.get(later):
+            values.pop(later, None)
     return json.dumps(values).encode()
 
 

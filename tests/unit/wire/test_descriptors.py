@@ -26,6 +26,7 @@ from dejaqueue.wire.descriptors import (
         WriteStream("reminders"),
         WriteStream("reminders", op="nack", acks="leader", argument_ms=500),
         WriteStream("reminders", op="nack", argument_ms=-1, reason="no address", dead=True),
+        WriteStream("reminders", op="nack", released=True),
         WriteStream("reminders", producer="billing-1"),
         ConsumeStream("reminders"),
         ConsumeStream("reminders", "worker 1", 60_000, 100, holds=False),
@@ -51,6 +52,7 @@ def test_a_descriptor_survives_the_wire(stream: WriteStream | ConsumeStream) -> 
         ("argument_ms", True),
         ("reason", "only a nack has one"),
         ("dead", True),
+        ("released", True),
         ("colour", "red"),
     ],
 )
@@ -69,6 +71,7 @@ def test_a_bad_write_field_is_refused_by_name(field: str, value: object) -> None
         ("reason", "x" * 1_025),
         ("reason", "a\x1eb"),
         ("dead", 1),
+        ("released", "yes"),
     ],
 )
 def test_a_bad_field_of_a_nack_is_refused_by_name(field: str, value: object) -> None:
@@ -99,6 +102,15 @@ def test_a_bad_consume_field_is_refused_by_name(field: str, value: object) -> No
     with pytest.raises(BadRequest) as caught:
         decode(ConsumeStream, json.dumps({"topic": "t", field: value}).encode())
     assert caught.value.field == field
+
+
+def test_a_message_does_not_die_of_a_release() -> None:
+    with pytest.raises(BadRequest, match="released"):
+        WriteStream("t", op="nack", dead=True, released=True).check()
+
+
+def test_brokers_of_earlier_versions_hear_nothing_of_what_they_do_not_know() -> None:
+    assert "released" not in json.loads(encode(WriteStream("t", op="nack")))
 
 
 @pytest.mark.parametrize("command", [None, b"", b"[]", b"7", b"\xff\xfe", b'{"topic":'])

@@ -36,8 +36,8 @@ class Fate:
 
 
 ACKED = Fate("ack")
-RETURNED = Fate("nack", (("delay_ms", 0),))
-"""Back at once: nobody has worked on it."""
+RETURNED = Fate("nack", (("delay_ms", 0), ("released", True)))
+"""Back at once: nobody has worked on it, so the delivery is not counted."""
 
 
 class Leased:

@@ -309,6 +309,7 @@ class Writer:
                 acks=self._stream.acks,
                 reason=self._stream.reason,
                 bury=self._stream.dead,
+                release=self._stream.released,
                 stage=self._stage,
             )
         keys = named.keys

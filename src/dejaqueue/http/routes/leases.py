@@ -233,6 +233,7 @@ async def nack(request: Request, topic: TopicName) -> Response:
         argument_ms=-1 if delay_ms is None else check_span("delay_ms", delay_ms),
         reason=values.get("reason", ""),
         dead=yes_or_no(values, "dead"),
+        released=yes_or_no(values, "released"),
     )
     return await _settle(request, stream.check(), values)
 

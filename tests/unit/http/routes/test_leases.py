@@ -48,6 +48,19 @@ def test_a_nack_brings_it_back(api: Api) -> None:
     assert api.lease() == []
 
 
+def test_a_release_does_not_wear_it_out(api: Api) -> None:
+    api.broker.call("alter_topic", {"name": "t", "max_attempts": 2})
+    api.send("a")
+    for _ in range(4):
+        [found] = api.lease(wait_ms=10_000)
+        assert api.settle("nack", [found], delay_ms=0, released=True) == ["OK"]
+    [found] = api.lease(wait_ms=10_000)
+    assert api.settle("nack", [found], delay_ms=0) == ["OK"]
+    [found] = api.lease(wait_ms=10_000)
+    assert api.settle("nack", [found], delay_ms=0) == ["OK"]
+    assert api.lease() == []  # it is dead
+
+
 def test_a_lease_can_be_longer(api: Api) -> None:
     api.send("a")
     [found] = api.lease(lease_ms=10_000)
@@ -143,6 +156,7 @@ def test_a_wrong_lease_is_named(api: Api, body: Any, field: str) -> None:
         ("nack", {"reason": "x" * 2_000}, "reason"),
         ("nack", {"reason": 5}, "reason"),
         ("nack", {"dead": "yes"}, "dead"),
+        ("nack", {"dead": True, "released": True}, "released"),
         ("extend", {"lease_ms": 0}, "lease_ms"),
     ],
 )
