@@ -67,8 +67,8 @@ def test_what_a_chore_leaves_out_is_not_called() -> None:
     chores = Chores([Quiet()])
     assert not chores.after_append(CORE, is_idle=False)
     assert chores.next_us(CORE) is None
-    assert Chores([Fails()])._before_append == ()
-    assert len(Chores([Fails()])._step) == 1
+    assert Chores([Fails()])._plan.before_append == ()
+    assert len(Chores([Fails()])._plan.step) == 1
 
 
 def test_a_time_of_the_engine_is_a_wake_of_the_clock() -> None:
