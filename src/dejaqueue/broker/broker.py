@@ -512,8 +512,8 @@ class Broker:
         return self._catalogue.state()
 
     def payload_owner(self, name: str) -> str:
-        """As ServedTopic.payload_owner. Raises as `runtime`."""
-        return self.runtime(name).payload_owner
+        """As ServedTopic.payload_owner, whichever broker serves it. Raises TopicUnknown."""
+        return f"{self._catalogue.number(topic_of(name))}-{name}"
 
     def _find_payload_owner(self, owner: str) -> ServedTopic | bool:
         """As PayloadCollector's `find_owner`; `owner` as ServedTopic.payload_owner."""
