@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dejaqueue import Client
 from dejaqueue.errors import DejaQError
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 PAUSE_SECONDS = 0.02
 LAST = b"the last one"
@@ -22,7 +22,7 @@ class Waits:
     Attributes:
         sends_ms: how long each send took.
         deliveries_ms: from the answer to a send, or its begin, to its delivery.
-        answered: how many sends were.
+        answered, came: what was sent and answered; what was delivered.
         longest: for each name that `mark` was given, the longest of both since the mark before.
     """
 
@@ -31,7 +31,8 @@ class Waits:
     sends_ms: list[float] = field(default_factory=list)
     deliveries_ms: list[float] = field(default_factory=list)
     longest: dict[str, tuple[float, float]] = field(default_factory=dict)
-    answered: int = 0
+    answered: set[bytes] = field(default_factory=set)
+    came: set[bytes] = field(default_factory=set)
     _marked: tuple[int, int] = (0, 0)
 
     def begin(self) -> None:
@@ -51,7 +52,7 @@ class Waits:
                 began = time.monotonic()
                 with suppress(DejaQError):  # it has waited as long as clients do: that is seen
                     client.send(self.topic, str(began))
-                    self.answered += 1
+                    self.answered.add(str(began).encode())
                 self.sends_ms.append((time.monotonic() - began) * 1_000)
                 self._over.wait(PAUSE_SECONDS)
 
@@ -61,6 +62,7 @@ class Waits:
                 message.ack()
                 if message.payload == LAST:
                     return
+                self.came.add(message.payload)
                 waited = time.monotonic() - float(message.payload)
                 self.deliveries_ms.append(waited * 1_000)
 
@@ -76,9 +78,13 @@ class Waits:
         print(f"{name}: longest send {found[0]:.0f} ms, longest delivery {found[1]:.0f} ms")
 
     def end(self) -> None:
-        """Stop, when all that was sent has come."""
+        """Stop, when all that was answered has come."""
         self._over.set()
-        with Client(self.url) as client:
-            client.send(self.topic, LAST, delay=1)
-        for thread in self._threads:
-            thread.join(PATIENCE_SECONDS)
+        sending, consuming = self._threads
+        sending.join(PATIENCE_SECONDS)
+        try:
+            until(lambda: self.answered <= self.came, "all that was sent has come")
+        finally:
+            with Client(self.url) as client:
+                client.send(self.topic, LAST)
+            consuming.join(PATIENCE_SECONDS)

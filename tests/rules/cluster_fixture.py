@@ -8,6 +8,7 @@ Not covered: what the wire has no call for; such tests have the mark `one_broker
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from dejaqueue.errors import DejaQError, Elsewhere
@@ -24,6 +25,7 @@ class Topology(Protocol):
     """Several brokers; see three_brokers.py for what each does."""
 
     clock: VirtualClock
+    look_inside: Callable[[str], Any] | None
 
     def url_apart(self, topic: str) -> str: ...
     def settle_down(self) -> None: ...
@@ -62,7 +64,7 @@ class ClusterFixture(BrokerFixture):
         self._open()
 
     def _open(self) -> None:
-        self.door = Door(self._topology.url_apart(TOPIC))
+        self.door = Door(self._topology.url_apart(TOPIC), self._topology.look_inside)
         self.broker = self.door  # type: ignore[assignment]  # as far as tests go
 
     @property

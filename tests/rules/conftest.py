@@ -1,8 +1,8 @@
 """Every rule is tried on memory and on segment files, on three brokers and on three processes.
 
 The last two cost more: everywhere the first test of each file runs on them, and with
-DEJAQ_RELIABILITY=all (`make reliability`, and `make rules`) all tests do but those of the mark
-`one_broker`, which says why.
+DEJAQ_RELIABILITY=all (`make reliability`) all tests do but those of the marks `one_broker` and
+`one_process`, which say why.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ _chosen: dict[tuple[str, str], str] = {}
 """(file, topology) → the test that is to run on it where not all do."""
 
 
-def _runs(metafunc: pytest.Metafunc, topology: str) -> bool:
+def _runs(metafunc: pytest.Metafunc, fixture: str, topology: str) -> bool:
     if metafunc.definition.get_closest_marker("one_broker"):
+        return False
+    if topology == "processes" and metafunc.definition.get_closest_marker("one_process"):
         return False
     place = metafunc.module.__name__, topology
     return (
@@ -46,7 +48,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test the topologies that it is to run on."""
     for name, topologies in FIXTURES.items():
         if name in metafunc.fixturenames:
-            several = [one for one in SEVERAL if _runs(metafunc, one)]
+            several = [one for one in SEVERAL if _runs(metafunc, name, one)]
             metafunc.parametrize(name, [*topologies, *several], indirect=True)
 
 

@@ -158,9 +158,15 @@ class DoorTransactions:
 
 
 class Door:
-    """A broker of several that is asked by Flight, and passes on what another one serves."""
+    """A broker of several that is asked by Flight, and passes on what another one serves.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        look_inside: gives what serves a topic, if that is in this process.
+    """
+
+    def __init__(self, url: str, look_inside: Callable[[str], Any] | None = None) -> None:
+        if look_inside is not None:
+            self.runtime = look_inside
         self.transport = FlightTransport(url)
         self.transactions = DoorTransactions(self.transport)
         self._sessions: list[DoorSession] = []

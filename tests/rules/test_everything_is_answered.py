@@ -47,6 +47,7 @@ def test_a_look_is_told(make_broker: MakeBroker, error: Exception) -> None:
     still_serves(broker)
 
 
+@pytest.mark.one_process("looks into a broker")
 @pytest.mark.parametrize("error", [FULL, RuntimeError("a bug")])
 @pytest.mark.parametrize("op", ["enqueue", "cancel"])
 def test_who_names_a_key_is_told(make_broker: MakeBroker, op: str, error: Exception) -> None:

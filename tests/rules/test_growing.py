@@ -62,6 +62,7 @@ def test_a_key_stays_unique_and_is_found(on_files: MakeBroker, counts: tuple[int
     assert send_keys(broker, KEYS) == [RowStatus.OK] * len(KEYS)
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_topic_grows_by_itself_when_an_instant_is_hot(on_files: MakeBroker) -> None:
     """And only then, and not beyond what the settings allow."""
     few = {"partition_rows_per_s": 100, "auto_partitions_max": 3}

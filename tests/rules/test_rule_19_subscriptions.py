@@ -49,6 +49,7 @@ def test_each_message_is_for_each_subscription_once(on_files: MakeBroker) -> Non
     assert fixture.consumer(topic="t@billing").payloads() == [b"late", b"soon"]
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_payload_goes_when_every_view_is_done_with_it(make_broker: MakeBroker) -> None:
     fixture = make_broker(subscriptions=VIEWS)
     ids = fixture.send([b"a", b"b"]).all_ids().tolist()
@@ -67,6 +68,7 @@ def test_a_payload_goes_when_every_view_is_done_with_it(make_broker: MakeBroker)
     core.views.check()
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_orders(on_files: MakeBroker) -> None:
     orders = {order: {"order": order} for order in ("due", "priority", "groups", "arrival")}
     fixture = on_files(snapshot_entries=3, subscriptions=orders)
@@ -95,6 +97,7 @@ def test_orders(on_files: MakeBroker) -> None:
     fixture.broker.runtime("t").partitions[0].core.views.check()
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_new_subscription_begins_now_or_with_what_there_is(on_files: MakeBroker) -> None:
     fixture = on_files()
     unnamed = fixture.consumer()
@@ -128,6 +131,7 @@ def test_a_new_subscription_begins_now_or_with_what_there_is(on_files: MakeBroke
     fixture.broker.runtime("t").partitions[0].core.views.check()
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_subscription_begins_in_pieces(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +148,7 @@ def test_a_subscription_begins_in_pieces(
     assert fixture.consumer().payloads() == payloads
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_subscription_is_for_messages_with_its_tags(on_files: MakeBroker) -> None:
     made = {
         "eu": {"tags_any": ["eu", "uk"]},
@@ -180,6 +185,7 @@ def test_a_subscription_is_for_messages_with_its_tags(on_files: MakeBroker) -> N
     core.views.check()
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_who_is_refused_is_told_which_subscription_is_full(make_broker: MakeBroker) -> None:
     fixture = make_broker(subscriptions={"idle": {}, "new": {}}, max_backlog_count=2)
     fixture.send([b"a", b"b"])
@@ -201,6 +207,7 @@ def test_what_are_no_tags_of_a_subscription(make_broker: MakeBroker, tags: Any) 
         fixture.broker.create_topic(Topic("u", subscriptions={"a": {"tags_any": tags}}))
 
 
+@pytest.mark.one_broker("a stream hears of its end a moment later")
 def test_a_subscription_that_is_made_again_begins_anew(make_broker: MakeBroker) -> None:
     fixture = make_broker(subscriptions={"s": {}})
     fixture.send([b"old"])
@@ -218,6 +225,7 @@ def test_a_subscription_that_is_made_again_begins_anew(make_broker: MakeBroker) 
     assert fixture.consumer().payloads() == [b"old", b"new"]
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_topic_without_the_unnamed_one_keeps_nothing_for_nobody(make_broker: MakeBroker) -> None:
     fixture = make_broker(unnamed=False, subscriptions={"s": {}})
     fixture.send([b"a"], keys=["k"])
@@ -233,6 +241,7 @@ def test_a_topic_without_the_unnamed_one_keeps_nothing_for_nobody(make_broker: M
     core.views.check()
 
 
+@pytest.mark.one_broker("a stream is refused a moment later")
 def test_settings_are_a_subscriptions_own(on_files: MakeBroker) -> None:
     views = {"strict": {"max_attempts": 1, "lease_ms": 5_000}, "stopped": {"paused": True}}
     fixture = on_files(subscriptions=views)
@@ -276,6 +285,7 @@ def test_a_stale_hand_of_another_view_is_refused(make_broker: MakeBroker) -> Non
 # --- rule 20: all or none -------------------------------------------------------------------------
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_what_a_producer_changes_holds_in_every_view(make_broker: MakeBroker) -> None:
     fixture = make_broker(subscriptions=VIEWS)
     later = fixture.now_ms + 60_000
@@ -296,6 +306,7 @@ def test_what_a_producer_changes_holds_in_every_view(make_broker: MakeBroker) ->
     fixture.broker.runtime("t").partitions[0].core.views.check()
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_change_reaches_views_that_are_not_done_though_others_are(
     make_broker: MakeBroker,
 ) -> None:
@@ -311,6 +322,7 @@ def test_a_change_reaches_views_that_are_not_done_though_others_are(
     fixture.broker.runtime("t").partitions[0].core.views.check()
 
 
+@pytest.mark.one_broker("shards are walked one after the other, a call each")
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_a_change_by_filter_reaches_what_any_view_still_has(
     make_broker: MakeBroker, unnamed: bool

@@ -55,6 +55,7 @@ def seek(fixture: BrokerFixture, topic: str, to: Any, **where: Any) -> dict[str,
             return sums
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_what_is_done_stays_for_as_long_as_the_topic_says(on_files: MakeBroker) -> None:
     fixture = on_files(retention_ms=DAY_MS)
     fixture.send([b"a", b"b"])
@@ -74,6 +75,7 @@ def test_what_is_done_stays_for_as_long_as_the_topic_says(on_files: MakeBroker) 
     assert stored(fixture) == 0
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_message_that_nobody_got_outlives_its_time(on_files: MakeBroker) -> None:
     fixture = on_files(retention_ms=1_000)
     fixture.send([b"later"], [fixture.now_ms + HOUR_MS])
@@ -85,6 +87,7 @@ def test_a_message_that_nobody_got_outlives_its_time(on_files: MakeBroker) -> No
     assert stored(fixture) == 0
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_retention_can_begin_and_end_while_messages_flow(on_files: MakeBroker) -> None:
     fixture = on_files()
     fixture.send([b"before"])
@@ -100,6 +103,7 @@ def test_retention_can_begin_and_end_while_messages_flow(on_files: MakeBroker) -
     assert seek(fixture, "t", "beginning") == {"replayed": 0, "passed": 0}
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_the_newest_bytes_are_retained(on_files: MakeBroker) -> None:
     fixture = on_files(snapshot_entries=4, retention_bytes=10)
     fixture.send([b"1", b"22", b"333"])
@@ -131,6 +135,7 @@ def test_the_newest_of_each_key_is_retained(on_files: MakeBroker) -> None:
     assert drain(fixture, "t") == [b"a2", b"c1", b"b2", b"none"]
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_what_a_producer_cancels_is_not_retained(on_files: MakeBroker) -> None:
     fixture = on_files(retention_ms=DAY_MS)
     soon = fixture.now_ms + HOUR_MS
@@ -148,6 +153,7 @@ def test_what_a_producer_cancels_is_not_retained(on_files: MakeBroker) -> None:
     assert drain(fixture, "t") == [b"c"]
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_replay_is_deliveries_of_the_same_messages(on_files: MakeBroker) -> None:
     fixture = on_files(snapshot_entries=4, subscriptions=VIEWS, retention_ms=DAY_MS)
     now_ms = fixture.now_ms
@@ -254,6 +260,7 @@ def test_a_replayed_message_takes_no_key(on_files: MakeBroker) -> None:
     assert drain(fixture, "t") == [b"a", b"b"]
 
 
+@pytest.mark.one_process("looks into a broker")
 @pytest.mark.parametrize("order", ["due", "arrival", "priority", "groups"])
 def test_a_new_subscription_begins_with_what_is_retained(on_files: MakeBroker, order: str) -> None:
     fixture = on_files(retention_ms=DAY_MS)
@@ -289,6 +296,7 @@ def test_a_subscription_by_due_time_begins_with_what_a_log_alone_has(on_files: M
         seek(fixture, "t", "end")
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_long_seek_is_done_in_pieces(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +314,7 @@ def test_a_long_seek_is_done_in_pieces(
     assert stored(fixture) == 40
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_seek_by_filter_is_about_what_it_selects(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +368,7 @@ def test_a_place_that_there_is_not(make_broker: MakeBroker, to: Any) -> None:
         seek(fixture, "t", to)
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(on_files: MakeBroker) -> None:
     fixture = on_files(subscriptions=VIEWS, retention_ms=DAY_MS, snapshot_entries=2)
     fixture.send([b"a"])

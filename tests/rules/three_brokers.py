@@ -11,6 +11,7 @@ import queue
 from contextlib import suppress
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import SteadyClock
 from dejaqueue.cluster.node import Node
 from dejaqueue.cluster.placement import dealt
@@ -95,6 +96,11 @@ class ThreeBrokers:
         owners = self._owners(topic)
         name = next((name for name in NAMES if name not in owners), NAMES[0])
         return f"dejaq://127.0.0.1:{self._proxies[name].port}"
+
+    def look_inside(self, topic: str) -> ServedTopic:
+        """What serves a topic that is in no shards."""
+        [owner] = self._owners(topic)
+        return self._brokers[owner].runtime(topic)
 
     def settle_down(self) -> None:
         """Return when all that is to be done at this time is done."""

@@ -75,6 +75,8 @@ class ThreeProcesses:
         dispatch: settings of it.
     """
 
+    look_inside = None
+
     def __init__(self, dispatch: dict[str, int]) -> None:
         self.clock = _ToldClock(self._move)
         self._elapsed_ms = 0
