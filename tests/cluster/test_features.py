@@ -1,8 +1,7 @@
 """Features that the rules do not try, on three brokers and on three processes of one machine.
 
 Covered: through the client and over HTTP at any of them: SQS's and DOQ's calls, history of a
-message, cron, subscriptions that end by themselves, exclusive assignment, letters to another
-topic, a purge.
+message, cron, subscriptions that end by themselves, letters to another topic, filters, a purge.
 Not covered: deaths (test_kill.py, tests/crash/test_processes_kill.py), Spark (tests/spark).
 """
 
@@ -133,7 +132,7 @@ def test_the_history_of_a_message(client: Client) -> None:
             message.ack()
 
     def is_told() -> bool:
-        kinds = [[one.kind for one in client.history("lives", one).changes] for one in ids]
+        kinds = [[one.change for one in client.history("lives", one).changes] for one in ids]
         return all(found[:1] == ["enqueued"] and "acked" in found for found in kinds)
 
     until(is_told, "six lives")
@@ -157,21 +156,6 @@ def test_a_subscription_that_nobody_consumes_ends(client: Client) -> None:
     client.create_topic("ends")
     client.create_subscription("ends", "short", ephemeral_ms=1_000)
     until(lambda: not client.subscriptions("ends"), "it has ended")
-
-
-def test_exclusive_partitions_have_one_consumer_each(client: Client, doors: Doors) -> None:
-    client.create_topic("alone", partitions=3, spread=3, assignment="exclusive")
-    with (
-        Client(doors.url) as other,
-        client.consume("alone", consumer="one"),
-        other.consume("alone", consumer="two"),
-    ):
-
-        def names() -> list[str]:
-            found = client.assignments("alone")["partitions"]
-            return sorted(str(one.get("consumer") or "") for one in found)
-
-        until(lambda: names() in (["one", "one", "two"], ["one", "two", "two"]), "dealt out")
 
 
 def test_letters_go_to_any_topic(client: Client) -> None:

@@ -24,8 +24,10 @@ BROKERS = 3
 class Topology(Protocol):
     """Several brokers; see three_brokers.py for what each does."""
 
-    clock: VirtualClock
-    look_inside: Callable[[str], Any] | None
+    @property
+    def clock(self) -> VirtualClock: ...
+    @property
+    def look_inside(self) -> Callable[[str], Any] | None: ...
 
     def url_apart(self, topic: str) -> str: ...
     def settle_down(self) -> None: ...
@@ -99,7 +101,7 @@ class ClusterFixture(BrokerFixture):
         self._open()
 
     def wait_for_snapshots(self) -> None:
-        raise NotAtADoor("snapshots")
+        """Nobody outside sees them."""
 
     def next_position(self) -> int:
         raise NotAtADoor("a position of a journal")

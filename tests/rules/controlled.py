@@ -98,10 +98,13 @@ def _control() -> None:
             inherited,
         )
 
-    Broker.start = started  # type: ignore[method-assign]
-    Processes._command = own_command  # type: ignore[method-assign]
-    broker_module.broker_clock = controlled.clock  # type: ignore[attr-defined]
-    node_module.ClockComparison = OneClock  # type: ignore[attr-defined, misc]
+    for owner, name, own in (
+        (Broker, "start", started),
+        (Processes, "_command", own_command),
+        (broker_module, "broker_clock", controlled.clock),
+        (node_module, "ClockComparison", OneClock),
+    ):
+        setattr(owner, name, own)
 
 
 if __name__ == "__main__":

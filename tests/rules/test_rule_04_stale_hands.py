@@ -25,7 +25,6 @@ def test_a_stale_hand_is_refused__after_lease_end(make_broker: MakeBroker, op: S
     assert consumer.ack(again).all_statuses().tolist() in ([RowStatus.OK], [])
 
 
-@pytest.mark.one_broker("has settings of its own (tests/cluster/test_made_again.py)")
 @pytest.mark.parametrize("restarts", [False, True], ids=["known", "read again"])
 @pytest.mark.parametrize("takes_snapshot", [False, True], ids=["journal", "snapshot"])
 def test_a_stale_hand_is_refused__of_a_topic_that_was_deleted_and_made_again(

@@ -75,11 +75,12 @@ class ThreeProcesses:
         dispatch: settings of it.
     """
 
-    look_inside = None
+    look_inside: Callable[[str], Any] | None = None
 
     def __init__(self, dispatch: dict[str, int]) -> None:
         self.clock = _ToldClock(self._move)
         self._elapsed_ms = 0
+        self._arrived: list[str] = []
         self._folder = tempfile.TemporaryDirectory(prefix="dejaq-rules-")
         self._place = Path(self._folder.name)
         self._note_time()
@@ -190,7 +191,7 @@ class ThreeProcesses:
     def clean(self) -> None:
         """Forget what a test has left."""
         self._tell(do="arrivals")
-        self._arrived: list[str] = []
+        self._arrived = []
 
     def hand_over(self, topic: str) -> None:
         """Whoever serves a topic is stopped, and comes back: others have it meanwhile."""

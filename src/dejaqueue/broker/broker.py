@@ -190,7 +190,8 @@ class Broker:
                 self._catalogue = self.alone
             else:
                 self._catalogue = node.catalogue(self.store, writer, utc_ms)
-            self.history.journals_of = None if node is None else self._catalogue.journals
+            if node is not None:
+                self.history.journals_of = lambda name: self._catalogue.journals(topic_of(name))
             if node is None:
                 self.keys.open(self.store)
             else:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.access.senders import THE_BROKER, Sender
-from dejaqueue.broker.letters.far_letters import FarLetterbox
+from dejaqueue.broker.letters.far_letters import Asking, FarLetterbox
 from dejaqueue.broker.letters.parcel import (
     Parcel,
     kept_senders,
@@ -28,7 +28,6 @@ from dejaqueue.broker.letters.parcel import (
 )
 from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.replies import ReplyTo
-from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Words
 from dejaqueue.errors import (
@@ -65,7 +64,11 @@ class Post(Protocol):
     """What a carrier needs of a broker."""
 
     clock: Clock
-    peers: Peers | None
+
+    @property
+    def peers(self) -> Asking | None:
+        """The way to other brokers; None = there is none."""
+        ...
 
     def topic(self, name: str) -> Topic:
         """The topic, or TopicUnknown."""

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from dejaqueue.access.senders import THE_BROKER, Sender
 from dejaqueue.broker.replies import ReplyTo
-from dejaqueue.broker.topic.peers import LETTERS, Peers
 from dejaqueue.engine.arrays import Words
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, InternalError
 from dejaqueue.schema.checks import SendColumns
@@ -31,6 +30,18 @@ from dejaqueue.wire.frames import Reply
 
 _TEXTS = ("keys", "groups", "tags", "headers")
 _NUMBERS = ("priorities", "expires_ms")
+
+
+LETTERS = "bring_letters"
+"""The name of the call in the table (access/calls.py)."""
+
+
+class Asking(Protocol):
+    """The way to other brokers."""
+
+    def ask(self, url: str, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        """As Peers.ask."""
+        ...
 
 
 class Writing(Protocol):
@@ -110,7 +121,7 @@ class FarLetterbox:
         stream: which topic, or shard, and as which producer.
     """
 
-    def __init__(self, peers: Peers, url: str, stream: WriteStream) -> None:
+    def __init__(self, peers: Asking, url: str, stream: WriteStream) -> None:
         self._peers, self._url, self._stream = peers, url, stream
 
     def submit_columns(

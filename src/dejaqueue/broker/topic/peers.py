@@ -21,8 +21,8 @@ from typing import Any, Protocol
 
 TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
 HISTORY, BACKUP = "ask_history", "ask_backup"
-KEYS, LETTERS = "ask_keys", "bring_letters"
-"""Their names in the table of calls (access/calls.py)."""
+KEYS = "ask_keys"
+"""Their names in the table of calls (access/calls.py); bring_letters is far_letters.py's."""
 
 
 class Peers(Protocol):
