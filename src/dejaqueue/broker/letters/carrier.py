@@ -18,7 +18,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.access.senders import THE_BROKER, Sender
-from dejaqueue.broker.letters.far_letters import Asking, FarLetterbox
+from dejaqueue.broker.letters.far_letters import FarLetterbox, Peers
 from dejaqueue.broker.letters.parcel import (
     Parcel,
     kept_senders,
@@ -66,7 +66,7 @@ class Post(Protocol):
     clock: Clock
 
     @property
-    def peers(self) -> Asking | None:
+    def peers(self) -> Peers | None:
         """The way to other brokers; None = there is none."""
         ...
 

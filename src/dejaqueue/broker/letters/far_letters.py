@@ -36,7 +36,7 @@ LETTERS = "bring_letters"
 """The name of the call in the table (access/calls.py)."""
 
 
-class Asking(Protocol):
+class Peers(Protocol):
     """The way to other brokers."""
 
     def ask(self, url: str, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
@@ -44,7 +44,7 @@ class Asking(Protocol):
         ...
 
 
-class Writing(Protocol):
+class Writer(Protocol):
     """A stream of batches into one topic."""
 
     def submit_columns(
@@ -54,7 +54,7 @@ class Writing(Protocol):
         ...
 
 
-OpenWrite = Callable[[WriteStream, Sender], Writing]
+OpenWrite = Callable[[WriteStream, Sender], Writer]
 
 
 def encode(columns: SendColumns, senders: Words | None) -> bytes:
@@ -121,7 +121,7 @@ class FarLetterbox:
         stream: which topic, or shard, and as which producer.
     """
 
-    def __init__(self, peers: Asking, url: str, stream: WriteStream) -> None:
+    def __init__(self, peers: Peers, url: str, stream: WriteStream) -> None:
         self._peers, self._url, self._stream = peers, url, stream
 
     def submit_columns(
