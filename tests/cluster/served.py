@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 
+from dejaqueue import Client
 from dev.services.service import Service
 from tests.crash.broker_process import BrokerProcess
 
@@ -17,9 +18,20 @@ from tests.crash.broker_process import BrokerProcess
 def three_brokers(
     folder: Path, postgresql: Service, etcd: Service, lease_ms: int, **settings: object
 ) -> Iterator[list[BrokerProcess]]:
-    """`dejaq serve` three times on a schema and a namespace of their own; killed at the end.
+    """`dejaq serve` three times on a schema and a namespace of their own; killed at the end."""
+    with brokers_to_start(folder, postgresql, etcd, lease_ms, "abc", **settings) as made:
+        for broker in made:
+            broker.start()
+        yield made
 
-    With those of an earlier test they would find its topics, its nodes and its API keys.
+
+@contextmanager
+def brokers_to_start(
+    folder: Path, postgresql: Service, etcd: Service, lease_ms: int, names: str, **settings: object
+) -> Iterator[list[BrokerProcess]]:
+    """Brokers of one cluster by these letters, of which none runs; killed at the end.
+
+    With the schema of an earlier test they would find its topics, its nodes and its API keys.
     """
     name = f"t{uuid.uuid4().hex}"
     with psycopg.connect(postgresql.url, autocommit=True) as connection:
@@ -33,12 +45,16 @@ def three_brokers(
             cluster__lease_ms=lease_ms,
             **settings,
         )
-        for node in "abc"
+        for node in names
     ]
     try:
-        for broker in made:
-            broker.start()
         yield made
     finally:
         for broker in made:
             broker.kill()
+
+
+def members(broker: BrokerProcess) -> dict[str, str]:
+    """The brokers that one of them knows, and of which version each is."""
+    with Client(broker.url) as client:
+        return {one["node"]: one["version"] for one in client.cluster()["nodes"]}

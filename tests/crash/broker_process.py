@@ -21,15 +21,18 @@ runpy.run_module("dejaqueue", run_name="__main__", alter_sys=True)
 
 
 class BrokerProcess:
-    """`dejaq serve` on a directory, or a server's URL; starts again on the same port."""
+    """`dejaq serve` on a directory, or a server's URL; starts again on the same port.
+
+    Attributes:
+        code: what it runs from its next start on; where `dejaqueue` is.
+    """
 
     def __init__(self, data: Path | str, log: Path, **settings: object) -> None:
         self._data = data
         self._log_path = log
         self._log: IO[bytes] | None = None
-        # The code under test, installed or not.
-        self._environment = os.environ | {"PYTHONPATH": str(Path(dejaqueue.__file__).parents[1])}
-        self._environment |= {
+        self.code = Path(dejaqueue.__file__).parents[1]  # the code under test, installed or not
+        self._environment = os.environ | {
             f"DEJAQ_{name.upper()}": str(value) for name, value in settings.items()
         }
         self._process: subprocess.Popen[str] | None = None
@@ -55,7 +58,7 @@ class BrokerProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env=self._environment,
+            env=self._environment | {"PYTHONPATH": str(self.code)},
             start_new_session=True,
         )
         assert self._process.stdout is not None

@@ -96,6 +96,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "ask_transaction": ("brokers", {}),
     "ask_home": ("brokers", {}),
     "ask_shard": ("brokers", {}),
+    "ask_keys": ("brokers", {"topic": MINE, "keys": []}),
+    "bring_letters": ("brokers", {"producer": "", "number": "1"}),
     "ask_history": ("brokers", {"id": 0}),
     "ask_backup": ("brokers", {"backup": "x", "step": "look"}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),

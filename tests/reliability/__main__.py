@@ -114,6 +114,9 @@ def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
         Lane([crashes, *storms, *cuts]),
         Lane(
             [
+                _of_pytest(
+                    "rules on three brokers, three processes", "tests/rules", "-k", _SEVERAL
+                ),
                 _of_pytest("crowds and floods", "tests/hostile"),
                 _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
                 Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
@@ -124,6 +127,7 @@ def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
 
 
 _STATES = ("--states", "50000")
+_SEVERAL = "brokers or processes"
 _CYCLES = ("--cycles", "5")
 _POINTS = ("--points", "100")
 

@@ -9,8 +9,9 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from dejaqueue.broker.consumers.gathering import delivery_batches
 from dejaqueue.broker.letters.carrier import Arrived
 from dejaqueue.broker.letters.parcel import Parcel
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.errors import DejaQError
+from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.client.transport import Delivery
+from dejaqueue.errors import DejaQError, TopicUnknown, TryLater
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
 from dejaqueue.setting_groups import PayloadSettings
@@ -45,6 +48,45 @@ APPEND_SECONDS = 5.0
 
 def _is_settled(core: PartitionCore) -> bool:
     return core.commits.is_settled or core.commits.is_broken
+
+
+def settle(*brokers: Broker) -> None:
+    """Return when all partitions have done what there is to do at this time."""
+
+    def partitions() -> Iterator[tuple[ServedTopic, int]]:
+        for broker in brokers:
+            for name in broker.serving():
+                with suppress(TopicUnknown, TryLater):  # somebody deletes it, or takes it over
+                    runtime = broker.runtime(name)
+                    yield from ((runtime, number) for number in runtime.partitions.numbers)
+
+    for _ in range(2):  # the second look runs in a later step than whatever waited before
+        for runtime, number in partitions():
+            with suppress(TopicUnknown, TryLater):
+                runtime.look(number, lambda place: None).result(PATIENCE_SECONDS)
+    # What was decided is sent when it is durable, which the committer sees to beside the steps.
+    end, pause = time.monotonic() + APPEND_SECONDS, threading.Event()
+    for runtime, number in partitions():
+        with suppress(TopicUnknown, TryLater):
+            while not runtime.look(number, _is_settled).result(PATIENCE_SECONDS):
+                if time.monotonic() > end:
+                    break  # a journal that hangs, on purpose
+                pause.wait(0.001)
+
+
+def noting(
+    carry: Callable[..., None], arrivals: queue.SimpleQueue[DejaQError | None]
+) -> Callable[..., None]:
+    """`Carrier.carry` that rings when a parcel arrived, or did not."""
+
+    def noting_one(parcel: Parcel, journal: Journal, arrived: Arrived) -> None:
+        def noted(rows: int, error: DejaQError | None) -> None:
+            arrived(rows, error)
+            arrivals.put(error)
+
+        carry(parcel, journal, noted)
+
+    return noting_one
 
 
 @dataclass
@@ -79,12 +121,12 @@ class RecordingConsumer:
         self, fixture: BrokerFixture, *, topic: str = TOPIC, credit: int = 1_000, **options: Any
     ) -> None:
         self._fixture = fixture
-        self._queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Push | Delivery] = queue.SimpleQueue()
         self.session = fixture.broker.open_consume(ConsumeStream(topic, **options), self)
         if credit:
             self.session.credit(credit)
 
-    def push(self, push: Push) -> None:
+    def push(self, push: Push | Delivery) -> None:
         self._queue.put(push)
 
     def end(self, error: DejaQError) -> None:
@@ -92,6 +134,9 @@ class RecordingConsumer:
 
     def get(self) -> Got:
         push = self._queue.get(timeout=PATIENCE_SECONDS)
+        if isinstance(push, Delivery):
+            head = push.head
+            return Got(head.partition, head.lease_id, head.lease_end_ms, push.batch)
         leased = push.leased
         return Got(
             push.partition, leased.lease_id, leased.lease_end_ms, delivery_batches([push])[0]
@@ -167,27 +212,18 @@ class BrokerFixture:
         )
         broker = Broker(settings, self.clock)
         broker.start()
-        broker.carrier.carry = self._noting(broker.carrier.carry)  # type: ignore[method-assign]
+        broker.carrier.carry = noting(broker.carrier.carry, self.arrivals)  # type: ignore[method-assign]
         return broker
-
-    def _noting(self, carry: Callable[..., None]) -> Callable[..., None]:
-        """`Carrier.carry` that rings when a parcel arrived, or did not."""
-
-        def noting(parcel: Parcel, journal: Journal, arrived: Arrived) -> None:
-            def noted(rows: int, error: DejaQError | None) -> None:
-                arrived(rows, error)
-                self.arrivals.put(error)
-
-            carry(parcel, journal, noted)
-
-        return noting
 
     def letters_arrive(self, parcels: int = 1) -> None:
         """Return when so many parcels of dead letters arrived, and their messages are buried."""
         for _ in range(parcels):
-            error = self.arrivals.get(timeout=PATIENCE_SECONDS)
+            error = self._arrival()
             assert error is None, error
         self.settle_down()
+
+    def _arrival(self) -> DejaQError | None:
+        return self.arrivals.get(timeout=PATIENCE_SECONDS)
 
     def peek(
         self, topic: str = TOPIC, *, sender: Sender = NOBODY, **ticket: Any
@@ -229,18 +265,7 @@ class BrokerFixture:
 
     def settle_down(self) -> None:
         """Return when every partition of every topic has done what there is to do at this time."""
-        for _ in range(2):  # the second look runs in a later step than whatever waited before
-            for runtime in map(self.broker.runtime, self.broker.serving()):
-                for number in range(len(runtime.partitions)):
-                    runtime.look(number, lambda place: None).result(PATIENCE_SECONDS)
-        # What was decided is sent when it is durable, which the committer sees to beside the steps.
-        end, pause = time.monotonic() + APPEND_SECONDS, threading.Event()
-        for runtime in map(self.broker.runtime, self.broker.serving()):
-            for number in range(len(runtime.partitions)):
-                while not runtime.look(number, _is_settled).result(PATIENCE_SECONDS):
-                    if time.monotonic() > end:
-                        break  # a journal that hangs, on purpose
-                    pause.wait(0.001)
+        settle(self.broker)
 
     def wait_for_snapshots(self) -> None:
         """Return when no snapshot is being written."""

@@ -83,6 +83,7 @@ def engine_of(broker: BrokerFixture) -> Engine:
     return engine
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize("field", ["groups", "tags"])
 def test_text_that_is_none_is_refused_alone(make_broker: MakeBroker, field: str) -> None:
     broker = make_broker()
@@ -99,6 +100,7 @@ def test_text_that_is_none_is_refused_alone(make_broker: MakeBroker, field: str)
     assert engine_of(broker) is engine, "the partition was read again"
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_whatever_fails_before_the_state_changes_is_found_by_halving(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_whatever_fails_before_the_state_changes_is_found_by_halving(
     assert engine_of(broker) is engine
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_offsets_that_go_back_are_refused_before_they_are_applied(make_broker: MakeBroker) -> None:
     broker = make_broker()
     engine = engine_of(broker)
@@ -135,6 +138,7 @@ def test_offsets_that_go_back_are_refused_before_they_are_applied(make_broker: M
     assert engine_of(broker) is engine
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize(
     "settle",
     [{"reason": "\ud800"}, {"argument_ms": 1 << 63}, {"argument_ms": 1 << 70}],
@@ -159,6 +163,7 @@ def test_a_settle_that_cannot_be_written_changes_nothing(
     assert got.payloads == [b"x"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize("applies", [False, True])
 def test_the_partition_is_read_again_only_if_something_had_changed(
     make_broker: MakeBroker, applies: bool
@@ -177,6 +182,7 @@ def test_the_partition_is_read_again_only_if_something_had_changed(
     assert (engine_of(broker) is engine) is not applies
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_no_memory_for_one_request_is_that_requests_matter(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +211,7 @@ def store_bad_rows(broker: BrokerFixture, rows: int = 3) -> None:
     assert reply.error is None
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_stored_text_that_is_none_breaks_nobody(make_broker: MakeBroker) -> None:
     broker = make_broker()
     store_bad_rows(broker)
@@ -221,6 +228,7 @@ def test_stored_text_that_is_none_breaks_nobody(make_broker: MakeBroker) -> None
     got.batch.validate(full=True)
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_stored_text_that_is_none_is_found_by_its_key_and_kept_as_it_is(
     on_files: MakeBroker,
 ) -> None:
@@ -232,6 +240,7 @@ def test_stored_text_that_is_none_is_found_by_its_key_and_kept_as_it_is(
     assert [row["key"] for row in broker.peek(limit=9)] == ["0", MENDED, "2"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_dead_letter_of_such_a_row_arrives(make_broker: MakeBroker) -> None:
     broker = make_broker(max_attempts=1)
     broker.broker.create_topic(Topic(f"{TOPIC}.dead"))
@@ -245,6 +254,7 @@ def test_a_dead_letter_of_such_a_row_arrives(make_broker: MakeBroker) -> None:
     assert sorted(row["headers"]["name"] for row in letters) == ["0", "2", MENDED]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_journal_with_a_group_that_is_no_text_is_read(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

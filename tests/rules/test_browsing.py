@@ -112,6 +112,7 @@ def test_a_rare_group_is_found_over_many_short_pages(
     assert pages == 3
 
 
+@pytest.mark.one_broker("each shard gives a consumer a message of its credit")
 def test_counts_by_state_group_and_tag(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=2)
     for row in ROWS:
@@ -216,6 +217,7 @@ def test_a_group_is_moved_by_an_hour_each_message_once(
     assert len(peeked(broker, group="b", state="ready")) == 40
 
 
+@pytest.mark.one_broker("shards walk side by side, each in pieces of its own")
 def test_a_shift_goes_on_after_a_restart_where_it_was_broken_off(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def still_serves(broker: BrokerFixture) -> None:
     broker.settle_down()
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize("error", [FULL, RuntimeError("a bug")])
 def test_a_look_is_told(make_broker: MakeBroker, error: Exception) -> None:
     broker = make_broker()
@@ -46,6 +47,7 @@ def test_a_look_is_told(make_broker: MakeBroker, error: Exception) -> None:
     still_serves(broker)
 
 
+@pytest.mark.one_process("looks into a broker")
 @pytest.mark.parametrize("error", [FULL, RuntimeError("a bug")])
 @pytest.mark.parametrize("op", ["enqueue", "cancel"])
 def test_who_names_a_key_is_told(make_broker: MakeBroker, op: str, error: Exception) -> None:
@@ -84,6 +86,7 @@ def test_a_bug_of_the_engine_is_told_and_undone(make_broker: MakeBroker) -> None
     still_serves(broker)
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_partition_that_cannot_be_read_for_a_bug_says_so(on_files: MakeBroker) -> None:
     broker = on_files()
     with pytest.MonkeyPatch.context() as patch:
@@ -97,6 +100,7 @@ def test_a_partition_that_cannot_be_read_for_a_bug_says_so(on_files: MakeBroker)
     still_serves(broker)
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_reply_that_raises_does_not_keep_the_others_waiting(make_broker: MakeBroker) -> None:
     broker = make_broker()
     broker.settle_down()

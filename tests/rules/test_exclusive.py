@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from tests.rules.broker_fixture import BrokerFixture, RecordingConsumer
 from tests.rules.conftest import MakeBroker
@@ -38,6 +39,7 @@ def test_each_partition_has_one_consumer(make_broker: MakeBroker) -> None:
     assert sorted(partitions_of(broker)) == ["one", "one", "two", "two"]
 
 
+@pytest.mark.one_broker("the home of a topic in shards hears of its consumers a moment later")
 def test_a_hand_over_waits_until_the_leases_are_settled(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=2, assignment="exclusive")
     one = broker.consumer(consumer="one", credit=1_000)
@@ -92,6 +94,7 @@ def test_a_clean_end_hands_over_at_once(make_broker: MakeBroker) -> None:
     assert two.payloads() == [b"a", b"b"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_the_silent_give_up_their_partitions(make_broker: MakeBroker) -> None:
     broker = make_broker(assignment="exclusive", lease_ms=1_000)
     silence_us = 2_000_000
@@ -109,6 +112,7 @@ def test_the_silent_give_up_their_partitions(make_broker: MakeBroker) -> None:
     assert partitions_of(broker) == ["two"]
 
 
+@pytest.mark.one_broker("the home of a topic in shards hears of its consumers a moment later")
 def test_order_is_kept_over_many_hand_overs(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=3, assignment="exclusive")
     got: dict[int, list[int]] = {0: [], 1: [], 2: []}
@@ -133,6 +137,7 @@ def test_order_is_kept_over_many_hand_overs(make_broker: MakeBroker) -> None:
     assert got == {partition: list(range(sent)) for partition in range(3)}
 
 
+@pytest.mark.one_broker("the home of a topic in shards hears of its consumers a moment later")
 def test_assignment_changes_while_messages_flow(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=2)
     one, two = broker.consumer(consumer="one"), broker.consumer(consumer="two")

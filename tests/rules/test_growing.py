@@ -36,12 +36,14 @@ def send_keys(broker: BrokerFixture, keys: list[str], **stream: object) -> list[
     return statuses
 
 
+@pytest.mark.one_broker("a topic in shards has as many partitions in each")
 def test_partitions_are_never_taken_away(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=3)
     with pytest.raises(BadRequest, match="topic.partitions: at least 3, what it has"):
         grow(broker, 2)
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize("counts", [(1, 4), (2, 3, 7), (1, 2, 4, 16)])
 def test_a_key_stays_unique_and_is_found(on_files: MakeBroker, counts: tuple[int, ...]) -> None:
     broker = on_files(partitions=counts[0])
@@ -60,6 +62,7 @@ def test_a_key_stays_unique_and_is_found(on_files: MakeBroker, counts: tuple[int
     assert send_keys(broker, KEYS) == [RowStatus.OK] * len(KEYS)
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_topic_grows_by_itself_when_an_instant_is_hot(on_files: MakeBroker) -> None:
     """And only then, and not beyond what the settings allow."""
     few = {"partition_rows_per_s": 100, "auto_partitions_max": 3}
@@ -97,6 +100,7 @@ def test_a_topic_grows_by_itself_when_an_instant_is_hot(on_files: MakeBroker) ->
     assert broker.broker.create_topic(asked, exist_ok=True) == known
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_replace_works_across_a_raise(make_broker: MakeBroker) -> None:
     broker = make_broker(on_duplicate="replace")
     send_keys(broker, KEYS)
@@ -109,6 +113,7 @@ def test_replace_works_across_a_raise(make_broker: MakeBroker) -> None:
     assert sorted(consumer.payloads()) == sorted(key.encode() for key in KEYS)
 
 
+@pytest.mark.one_broker("a topic in shards has as many partitions in each")
 def test_a_batch_sent_again_after_a_raise_is_recognised(on_files: MakeBroker) -> None:
     broker = on_files(partitions=2)
     sent = {n: broker.send([b"x", b"y"], producer="p", number=n).all_ids() for n in range(1, 7)}
@@ -122,6 +127,7 @@ def test_a_batch_sent_again_after_a_raise_is_recognised(on_files: MakeBroker) ->
     assert not again.all_statuses().any()
 
 
+@pytest.mark.one_broker("a topic in shards has as many partitions in each")
 def test_a_batch_sent_again_is_not_taken_for_others_of_as_many_rows(on_files: MakeBroker) -> None:
     """Its parts were told by their sizes, and another number of partitions may give the same."""
 
@@ -162,6 +168,7 @@ def keys_by_homes(old: int, new: int) -> list[str]:
     return [found[homes] for homes in sorted(found)]
 
 
+@pytest.mark.one_broker("a topic in shards has as many partitions in each")
 @pytest.mark.parametrize("lost", [None, 0, 1, 2, 3])
 @pytest.mark.parametrize("grows_again", [False, True])
 def test_a_batch_is_there_once__keys_lived_in_an_older_home(

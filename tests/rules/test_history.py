@@ -50,6 +50,7 @@ def rows(broker: BrokerFixture, *columns: str, topic: str = TOPIC) -> list[tuple
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_the_life_of_a_message_is_in_the_order_of_what_happened(on_files: MakeBroker) -> None:
     broker = on_files(history=True, lease_ms=5_000)
     began_ms = broker.now_ms
@@ -108,6 +109,7 @@ def test_how_far_ahead_a_lease_was_and_might_be_is_recorded(on_files: MakeBroker
     assert ahead == ("delivered", -30, 50)
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_deaths_say_why(on_files: MakeBroker) -> None:
     broker = on_files(history=True, max_attempts=1, lease_ms=1_000)
     began_ms = broker.now_ms
@@ -136,6 +138,7 @@ def test_deaths_say_why(on_files: MakeBroker) -> None:
     ]
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_groups_and_priorities_go_with_each_change(on_files: MakeBroker) -> None:
     broker = on_files(history=True, kind="fair")
     broker.write(
@@ -155,6 +158,7 @@ def test_groups_and_priorities_go_with_each_change(on_files: MakeBroker) -> None
         assert tuple(facts) == expected[sequence]
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_a_replaced_message_is_cancelled(on_files: MakeBroker) -> None:
     broker = on_files(history=True, on_duplicate="replace")
     later_ms = broker.now_ms + 1_000
@@ -167,6 +171,7 @@ def test_a_replaced_message_is_cancelled(on_files: MakeBroker) -> None:
     ]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_without_the_setting_nothing_is_written(on_files: MakeBroker) -> None:
     broker = on_files()
     broker.send([b"a"])
@@ -180,6 +185,7 @@ def test_a_broker_in_memory_needs_a_directory_for_it() -> None:
         BrokerFixture(history=True)
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_what_happened_while_it_was_off_is_a_gap(on_files: MakeBroker) -> None:
     broker = on_files()
     broker.send([b"a"])
@@ -201,6 +207,7 @@ def test_what_happened_while_it_was_off_is_a_gap(on_files: MakeBroker) -> None:
 # --- files --------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_files_are_whole_and_anybody_reads_them(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     assert broker.path is not None
@@ -234,6 +241,7 @@ def test_each_hour_has_files_of_its_own(on_files: MakeBroker) -> None:
     assert broker.broker.call("history_files", {"name": TOPIC} | wanted)["files"] == [files[1]]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_file_grows_only_so_large(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     broker.broker.settings.history.__dict__["roll_bytes"] = 1
@@ -243,6 +251,7 @@ def test_a_file_grows_only_so_large(on_files: MakeBroker) -> None:
     assert history(broker).num_rows == 120_000
 
 
+@pytest.mark.one_broker("has settings of its own")
 def test_old_files_go_and_are_not_written_again(on_files: MakeBroker) -> None:
     broker = on_files(history=True, snapshot_interval_ms=0)  # none while the directory is copied
     broker.send([b"a"])
@@ -256,6 +265,7 @@ def test_old_files_go_and_are_not_written_again(on_files: MakeBroker) -> None:
     assert rows(broker, "change", "sequence") == [("enqueued", 1)]
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_a_new_topic_of_an_old_name_has_no_history(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     broker.send([b"a"] * 10)
@@ -279,6 +289,7 @@ def lives(broker: BrokerFixture) -> None:
     consumer.session.close(release=True)
 
 
+@pytest.mark.one_broker("has settings of its own")
 @pytest.mark.parametrize("flushes", [False, True])
 @pytest.mark.parametrize("snapshot_entries", [3, 20_000])
 def test_a_crash_neither_loses_nor_doubles_what_was_recorded(
@@ -310,6 +321,7 @@ def test_a_crash_neither_loses_nor_doubles_what_was_recorded(
     assert changes["gap"] == 0
 
 
+@pytest.mark.one_broker("counts ids from 0")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_replay_notes_what_was_recorded_and_noting_changes_no_state(
     on_files: MakeBroker, seed: int
@@ -340,6 +352,7 @@ def test_a_replay_notes_what_was_recorded_and_noting_changes_no_state(
     store.close()
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_graceful_stop_leaves_nothing_out(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     lives(broker)
@@ -350,6 +363,7 @@ def test_a_graceful_stop_leaves_nothing_out(on_files: MakeBroker) -> None:
     assert changes["gap"] == 0
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_restarts_in_which_nothing_happens_leave_no_gap(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     broker.send([b"a"])
@@ -360,6 +374,7 @@ def test_restarts_in_which_nothing_happens_leave_no_gap(on_files: MakeBroker) ->
     assert rows(broker, "change", "sequence") == [("enqueued", 0), ("enqueued", 1)]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_files_that_somebody_took_away_are_a_gap(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     lives(broker)
@@ -376,6 +391,7 @@ def test_files_that_somebody_took_away_are_a_gap(on_files: MakeBroker) -> None:
 # --- what cannot be recorded ----------------------------------------------------------------------
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_what_finds_no_room_is_dropped_and_said(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     broker.broker.settings.history.__dict__["waiting_rows_max"] = 100
@@ -401,6 +417,7 @@ def test_what_finds_no_room_is_dropped_and_said(on_files: MakeBroker) -> None:
     assert broker.broker.runtime(TOPIC).counting.history_recorded.value == 66
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_disk_that_refuses_costs_history_and_nothing_else(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +442,7 @@ def test_a_disk_that_refuses_costs_history_and_nothing_else(
 # --- reading --------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_a_reader_chooses_columns_and_times(on_files: MakeBroker) -> None:
     broker = on_files(history=True)
     broker.send([b"a"])
@@ -459,6 +477,7 @@ def test_bad_tickets_are_refused(on_files: MakeBroker, ticket: dict[str, Any], t
         broker.broker.read("history", good | ticket)
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_file_that_was_pruned_since_is_an_error(on_files: MakeBroker, tmp_path: Path) -> None:
     broker = on_files(history=True)
     broker.send([b"a"])
@@ -469,6 +488,7 @@ def test_a_file_that_was_pruned_since_is_an_error(on_files: MakeBroker, tmp_path
         list(broker.broker.read("history", ticket)[1])
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_a_seek_is_told_with_its_reason(on_files: MakeBroker) -> None:
     broker = on_files(history=True, retention_ms=HOUR_MS)
     broker.send([b"a", b"b"])

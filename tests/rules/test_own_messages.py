@@ -52,6 +52,7 @@ def payloads(broker: BrokerFixture, sender: Sender = NOBODY, **ticket: Any) -> l
     return sorted(row["payload"] for row in broker.peek(sender=sender, **ticket))
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 @pytest.mark.parametrize("op", ["move", "cancel"])
 def test_anothers_message_is_answered_as_one_that_never_was(
     make_broker: MakeBroker, op: str
@@ -74,6 +75,7 @@ def test_anothers_message_is_answered_as_one_that_never_was(
     assert statuses == [OK, OK]
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_what_is_leased_is_said_of_ones_own_alone(make_broker: MakeBroker) -> None:
     broker = make_broker()
     [mine] = sent(broker, A, "mine", after_ms=0)
@@ -82,6 +84,7 @@ def test_what_is_leased_is_said_of_ones_own_alone(make_broker: MakeBroker) -> No
     assert change(broker, "cancel", "id", [mine, theirs], A)[0] == [LEASED, NOT_FOUND]
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 @pytest.mark.parametrize("on_duplicate", ["reject", "keep", "replace"])
 def test_a_key_that_another_one_has_is_refused_and_nothing_said_of_its_message(
     make_broker: MakeBroker, on_duplicate: str
@@ -108,6 +111,7 @@ def test_a_key_that_another_one_has_is_refused_and_nothing_said_of_its_message(
     assert (b"k" in payloads(broker)) == (on_duplicate != "replace")
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_keys_of_two_senders_in_one_step_do_not_meet(make_broker: MakeBroker) -> None:
     broker = make_broker(on_duplicate="replace")
     place = broker.broker.runtime("t").partitions[0]
@@ -128,6 +132,7 @@ def test_keys_of_two_senders_in_one_step_do_not_meet(make_broker: MakeBroker) ->
     assert payloads(broker) == [b"a"]
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_filters_counts_and_looks_see_ones_own(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=2)
     sent(broker, A, *(f"a{n}" for n in range(20)))
@@ -156,6 +161,7 @@ def test_filters_counts_and_looks_see_ones_own(make_broker: MakeBroker) -> None:
     assert len(payloads(broker)) == 31
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_pages_by_time_are_whole__whatever_lies_between(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=2)
     now = broker.now_ms
@@ -175,6 +181,7 @@ def test_pages_by_time_are_whole__whatever_lies_between(make_broker: MakeBroker)
     assert (found, now) == ([b"00", b"10", b"20", b"30"], broker.now_ms)
 
 
+@pytest.mark.one_broker("has settings of its own")
 @pytest.mark.parametrize("snapshot_entries", [3, 20_000])
 def test_a_message_stays_its_senders__over_restarts_and_snapshots(
     on_files: MakeBroker, snapshot_entries: int
@@ -192,6 +199,7 @@ def test_a_message_stays_its_senders__over_restarts_and_snapshots(
     ]  # fmt: skip
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_a_lease_and_a_nack_leave_it_its_senders(make_broker: MakeBroker) -> None:
     broker = make_broker()
     [mine] = sent(broker, A, "mine", after_ms=0)
@@ -202,6 +210,7 @@ def test_a_lease_and_a_nack_leave_it_its_senders(make_broker: MakeBroker) -> Non
     assert change(broker, "cancel", "id", [mine], A)[0] == [OK]
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_dead_letters_and_what_comes_back_of_them_stay_their_senders(
     make_broker: MakeBroker,
 ) -> None:
@@ -227,6 +236,7 @@ def test_dead_letters_and_what_comes_back_of_them_stay_their_senders(
     assert payloads(broker, B) == [b"b0", b"b1", b"b2"]
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_what_is_sent_in_a_transaction_is_its_senders(make_broker: MakeBroker) -> None:
     broker = make_broker()
     transactions = broker.broker.transactions
@@ -237,6 +247,7 @@ def test_what_is_sent_in_a_transaction_is_its_senders(make_broker: MakeBroker) -
     assert change(broker, "cancel", "key", ["x"], A)[0] == [OK]
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_firings_are_those_of_who_put_the_entry(make_broker: MakeBroker) -> None:
     broker = make_broker()
     broker.broker.create_topic(Topic("c", kind=TopicKind.CRON))
@@ -257,6 +268,7 @@ def test_firings_are_those_of_who_put_the_entry(make_broker: MakeBroker) -> None
         broker.broker.call("cron_put", {"topic": "c", "entries": [entry]}, Requester(A))
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_nobody_owns_nothing(make_broker: MakeBroker) -> None:
     broker = make_broker()
     [nobodys] = sent(broker, NOBODY, "n")

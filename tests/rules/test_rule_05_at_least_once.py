@@ -45,6 +45,7 @@ def test_an_extended_lease_ends_later(make_broker: MakeBroker) -> None:
     assert consumer.payloads() == [b"a"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_many_extended_leases_end_later_and_survive(on_files: MakeBroker) -> None:
     broker = on_files(lease_ms=1_000)
     consumer = broker.consumer()

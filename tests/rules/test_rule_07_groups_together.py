@@ -36,6 +36,7 @@ def test_a_group_that_keeps_an_order_has_one_partition(
     assert len(set.union(*found.values())) > 1
 
 
+@pytest.mark.one_broker("a topic in shards deals its batches to the shards first")
 def test_without_need_batches_go_in_turn(make_broker: MakeBroker) -> None:
     assert all(len(partitions) == 4 for partitions in homes(make_broker, kind="fair").values())
 

@@ -113,6 +113,7 @@ def test_shifts_and_conditions_are_replayed_as_they_were_decided(tmp_path: Path)
         broker.stop()
 
 
+@pytest.mark.one_broker("senders are API keys (tests/cluster/test_keys.py)")
 def test_another_sender_s_message_is_not_found__whatever_it_is_due_at(
     make_broker: MakeBroker,
 ) -> None:

@@ -36,6 +36,7 @@ def test_the_first_answer_holds_refused_rows_too(make_broker: MakeBroker) -> Non
     assert first.all_ids().tolist() == again.all_ids().tolist()
 
 
+@pytest.mark.one_broker("shards refuse their own rows")
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_another_batch_with_the_same_number_is_refused(
     make_broker: MakeBroker, partitions: int

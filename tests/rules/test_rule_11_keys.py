@@ -56,6 +56,7 @@ def test_keep__the_live_message_stays_and_its_id_is_the_answer(make_broker: Make
     assert broker.send([b"f"], keys=["k"]).all_statuses().tolist() == [KEPT]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_replace__the_old_message_goes_and_the_new_one_comes(make_broker: MakeBroker) -> None:
     broker = make_broker(on_duplicate="replace")
     soon, late = broker.now_ms + 100, broker.now_ms + 500

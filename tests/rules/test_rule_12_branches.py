@@ -322,6 +322,7 @@ def test_a_wrong_call_is_refused(
     assert refused.value.field == field
 
 
+@pytest.mark.one_broker("a stream is opened with its first batch")
 def test_only_branches_may_take_long__and_they_only_send(make_broker: MakeBroker) -> None:
     broker = make_broker()
     name = begin(broker)

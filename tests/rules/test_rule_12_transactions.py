@@ -92,6 +92,7 @@ def ends_down(broker: BrokerFixture, *topics: str) -> None:
                 runtime.look(number, lambda place: None).result(PATIENCE_SECONDS)
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_nothing_is_seen_before_the_commit__all_of_it_after(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=2)
     broker.broker.create_topic(Topic("other"))
@@ -150,6 +151,7 @@ def test_a_lost_lease_is_told_per_row(make_broker: MakeBroker) -> None:
     assert ack(broker, begin(broker), got).all_statuses().tolist() == [RowStatus.LEASE_LOST]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_its_time_is_over__it_is_aborted_and_a_late_commit_refused(make_broker: MakeBroker) -> None:
     broker = make_broker(partitions=2)
     consumer = broker.consumer()
@@ -193,6 +195,7 @@ def test_a_commit_after_an_abort_is_refused(make_broker: MakeBroker) -> None:
     assert broker.consumer().payloads() == []
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_decisions_are_forgotten_when_nobody_can_ask(make_broker: MakeBroker) -> None:
     broker = make_broker()
     name = begin(broker)
@@ -244,6 +247,7 @@ def test_a_graceful_restart_keeps_what_is_staged(on_files: MakeBroker) -> None:
     assert broker.consumer().payloads() == [b"a"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_who_could_not_be_told_is_told_later(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +283,7 @@ def test_who_could_not_be_told_is_told_later(
     decide(broker, name, "t/0", "t/1")
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_commit_and_the_end_of_the_time_race__all_partitions_hear_the_same(
     make_broker: MakeBroker,
 ) -> None:
@@ -303,6 +308,7 @@ def test_commit_and_the_end_of_the_time_race__all_partitions_hear_the_same(
     assert len(outcomes) == 30
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_deleted_home_aborts_what_is_undecided(make_broker: MakeBroker) -> None:
     broker = make_broker()
     broker.broker.create_topic(Topic("home"))
@@ -343,6 +349,7 @@ def test_many_open_transactions_are_bounded(
     assert send(broker, names[2], [b"c"]).error is None
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_open_transactions_of_one_principal_leave_room_for_others(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +374,7 @@ def test_open_transactions_of_one_principal_leave_room_for_others(
     assert sorted(broker.consumer().payloads()) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_remembered_decisions_are_bounded(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +390,7 @@ def test_remembered_decisions_are_bounded(
     assert len(broker.consumer().payloads()) == 20
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_partition_that_came_with_growth_takes_part(make_broker: MakeBroker) -> None:
     broker = make_broker()
     consumer = broker.consumer()

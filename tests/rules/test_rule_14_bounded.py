@@ -3,6 +3,7 @@
 from concurrent.futures import Future
 
 import pyarrow as pa
+import pytest
 
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.wire.descriptors import WriteStream
@@ -26,6 +27,7 @@ def test_over_max_backlog_count(make_broker: MakeBroker) -> None:
     assert broker.send([b"c", b"d"]).error is None
 
 
+@pytest.mark.one_broker("a shard says what is left of its part")
 def test_over_max_backlog_bytes__exact_to_the_byte(make_broker: MakeBroker) -> None:
     broker = make_broker(max_backlog_bytes=100, partitions=2)
     assert broker.send([b"x" * 60], number=1).error is None

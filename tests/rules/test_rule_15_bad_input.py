@@ -67,6 +67,7 @@ def test_a_bad_batch_is_refused_whole(make_broker: MakeBroker, case: str) -> Non
     assert broker.consumer().payloads() == []
 
 
+@pytest.mark.one_broker("a schema goes with its first batch")
 @pytest.mark.parametrize("case", BAD_SCHEMA, ids=lambda case: case.replace(" ", "-"))
 def test_a_bad_schema_is_refused(make_broker: MakeBroker, case: str) -> None:
     columns, text = BAD_SCHEMA[case]

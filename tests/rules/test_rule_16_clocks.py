@@ -18,6 +18,7 @@ def ping(consumer: RecordingConsumer, offset_us: int, uncertainty_us: int) -> No
     consumer.session.ping(Ping(1, 0, offset_us, uncertainty_us))
 
 
+@pytest.mark.one_process("looks into a broker")
 @pytest.mark.parametrize(
     ("offset_us", "uncertainty_us"), [(50_001, 10), (-50_001, 10), (0, 50_001)]
 )

@@ -62,6 +62,7 @@ def payloads(broker: BrokerFixture, topic: str) -> list[bytes]:
     return [row["payload"] for row in broker.peek(topic)]
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("away_ms", [0, DAY_MS])
 @pytest.mark.parametrize("lose", [lose_parcels, lose_answers])
@@ -83,6 +84,7 @@ def test_a_letter_is_there_once__whatever_happened_on_its_way(
     assert (broker.counts()["dead"], broker.counts()["buried"]) == (0, 3)
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_letter_that_was_read_already_is_not_sent_again(on_files: MakeBroker) -> None:
     broker = on_files(max_attempts=1)
     broker.broker.create_topic(Topic(DEAD))
@@ -99,6 +101,7 @@ def test_a_letter_that_was_read_already_is_not_sent_again(on_files: MakeBroker) 
     assert payloads(broker, DEAD) == []
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_letter_is_known_by_its_key_when_its_sender_is_forgotten(on_files: MakeBroker) -> None:
     broker = on_files(max_attempts=1)
     broker.broker.create_topic(Topic(DEAD))
@@ -115,6 +118,7 @@ def test_a_letter_is_known_by_its_key_when_its_sender_is_forgotten(on_files: Mak
     assert sorted(payloads(broker, DEAD)) == [b"a", b"another"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("lose", [lose_parcels, lose_answers])
 def test_a_letter_sent_back_arrives_once(
@@ -134,6 +138,7 @@ def test_a_letter_sent_back_arrives_once(
     assert broker.counts(DEAD)["dead"] == 0
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_half_a_parcel_that_arrived_is_not_sent_twice(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +165,7 @@ def test_half_a_parcel_that_arrived_is_not_sent_twice(
     assert broker.counts()["dead"] == 0
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_letters_wait_for_a_topic_that_is_gone(on_files: MakeBroker) -> None:
     broker = on_files(max_attempts=1)
     broker.broker.create_topic(Topic("other"))
@@ -179,6 +185,7 @@ def test_letters_wait_for_a_topic_that_is_gone(on_files: MakeBroker) -> None:
     assert payloads(broker, "other") == [b"a"]
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_replay_is_the_live_state(on_files: MakeBroker) -> None:
     broker = on_files(max_attempts=1, backoff_ms=100)
     lose_parcels(broker)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 import pyarrow as pa
+import pytest
 
 from dejaqueue.model import Topic
 from dejaqueue.wire.frames import SettleOp
@@ -154,6 +155,7 @@ def test_many_die_at_once_and_each_becomes_one_letter(make_broker: MakeBroker) -
     assert broker.counts()["buried"] == count
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_a_dead_letter_topic_that_is_full_holds_nobody_up(make_broker: MakeBroker) -> None:
     broker = make_broker(max_attempts=1, lease_ms=1_000)
     broker.broker.create_topic(Topic(DEAD, max_backlog_count=1))

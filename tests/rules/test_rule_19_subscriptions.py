@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import SettleOp
-from tests.rules.broker_fixture import BrokerFixture
+from tests.rules.conftest import MakeBroker
 
 VIEWS: dict[str, dict[str, Any]] = {"billing": {}, "audit": {"order": "arrival"}}
 
@@ -23,8 +22,8 @@ def statuses(reply: Any) -> list[RowStatus]:
     return [RowStatus(status) for status in reply.all_statuses().tolist()]
 
 
-def test_each_message_is_for_each_subscription_once(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, subscriptions=VIEWS)
+def test_each_message_is_for_each_subscription_once(on_files: MakeBroker) -> None:
+    fixture = on_files(subscriptions=VIEWS)
     soon = fixture.now_ms + 60_000
     fixture.send([b"late", b"soon"], [soon + 10_000, soon])
     unnamed, billing, audit = (
@@ -48,11 +47,11 @@ def test_each_message_is_for_each_subscription_once(tmp_path: Path) -> None:
     assert fixture.consumer(topic="t").payloads() == []
     fixture.advance(60_000)
     assert fixture.consumer(topic="t@billing").payloads() == [b"late", b"soon"]
-    fixture.stop()
 
 
-def test_a_payload_goes_when_every_view_is_done_with_it() -> None:
-    fixture = BrokerFixture(subscriptions=VIEWS)
+@pytest.mark.one_process("looks into a broker")
+def test_a_payload_goes_when_every_view_is_done_with_it(make_broker: MakeBroker) -> None:
+    fixture = make_broker(subscriptions=VIEWS)
     ids = fixture.send([b"a", b"b"]).all_ids().tolist()
     got = {}
     for name in ("t", "t@billing"):
@@ -67,12 +66,12 @@ def test_a_payload_goes_when_every_view_is_done_with_it() -> None:
     audit.ack(audit.take_all()[0])
     assert sum(part.size for part in core.views.live_locators()) == 0
     core.views.check()
-    fixture.stop()
 
 
-def test_orders(tmp_path: Path) -> None:
+@pytest.mark.one_broker("looks into a broker")
+def test_orders(on_files: MakeBroker) -> None:
     orders = {order: {"order": order} for order in ("due", "priority", "groups", "arrival")}
-    fixture = BrokerFixture(tmp_path, snapshot_entries=3, subscriptions=orders)
+    fixture = on_files(snapshot_entries=3, subscriptions=orders)
     now_ms = fixture.now_ms
     columns = {
         "payload": pa.array([b"0", b"1", b"2", b"3"], pa.binary()),
@@ -96,11 +95,11 @@ def test_orders(tmp_path: Path) -> None:
     }.items():
         assert (order, fixture.consumer(topic=f"t@{order}").payloads()) == (order, expected)
     fixture.broker.runtime("t").partitions[0].core.views.check()
-    fixture.stop()
 
 
-def test_a_new_subscription_begins_now_or_with_what_there_is(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path)
+@pytest.mark.one_process("looks into a broker")
+def test_a_new_subscription_begins_now_or_with_what_there_is(on_files: MakeBroker) -> None:
+    fixture = on_files()
     unnamed = fixture.consumer()
     fixture.send([b"done"])
     unnamed.ack(unnamed.take_all()[0])
@@ -130,12 +129,14 @@ def test_a_new_subscription_begins_now_or_with_what_there_is(tmp_path: Path) -> 
         b"x",
     ]
     fixture.broker.runtime("t").partitions[0].core.views.check()
-    fixture.stop()
 
 
-def test_a_subscription_begins_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.one_process("looks into a broker")
+def test_a_subscription_begins_in_pieces(
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(seeding_chore, "SPAN", 2)
-    fixture = BrokerFixture(tmp_path, snapshot_entries=3)
+    fixture = on_files(snapshot_entries=3)
     payloads = [b"%d" % number for number in range(9)]
     fixture.send(payloads)
     fixture.broker.alter_topic("t", {"subscriptions": {"a": {"start": "live"}}})
@@ -145,16 +146,16 @@ def test_a_subscription_begins_in_pieces(tmp_path: Path, monkeypatch: pytest.Mon
     fixture.crash()
     assert fixture.consumer(topic="t@a").payloads() == payloads
     assert fixture.consumer().payloads() == payloads
-    fixture.stop()
 
 
-def test_a_subscription_is_for_messages_with_its_tags(tmp_path: Path) -> None:
+@pytest.mark.one_process("looks into a broker")
+def test_a_subscription_is_for_messages_with_its_tags(on_files: MakeBroker) -> None:
     made = {
         "eu": {"tags_any": ["eu", "uk"]},
         "rest": {"tags_none": ["eu", "uk"], "order": "arrival"},
         "both": {"tags_all": ["eu", "big"]},
     }
-    fixture = BrokerFixture(tmp_path, snapshot_entries=3, subscriptions=made, unnamed=False)
+    fixture = on_files(snapshot_entries=3, subscriptions=made, unnamed=False)
 
     def send(names: str, tags: list[list[str]]) -> None:
         payloads = pa.array([name.encode() for name in names], pa.binary())
@@ -182,11 +183,11 @@ def test_a_subscription_is_for_messages_with_its_tags(tmp_path: Path) -> None:
     send("fg", [["us"], ["eu"]])
     assert fixture.consumer(topic="t@eu").payloads() == [b"f"]
     core.views.check()
-    fixture.stop()
 
 
-def test_who_is_refused_is_told_which_subscription_is_full() -> None:
-    fixture = BrokerFixture(subscriptions={"idle": {}, "new": {}}, max_backlog_count=2)
+@pytest.mark.one_broker("looks into a broker")
+def test_who_is_refused_is_told_which_subscription_is_full(make_broker: MakeBroker) -> None:
+    fixture = make_broker(subscriptions={"idle": {}, "new": {}}, max_backlog_count=2)
     fixture.send([b"a", b"b"])
     for name in ("t", "t@new"):
         consumer = fixture.consumer(topic=name)
@@ -197,19 +198,18 @@ def test_who_is_refused_is_told_which_subscription_is_full() -> None:
     assert found.text == "t@idle has 2 of the 2 messages that t may hold: its producers are refused"
     fixture.broker.alter_topic("t", {"subscriptions": {"idle": None}})
     assert fixture.send([b"c"]).error is None
-    fixture.stop()
 
 
 @pytest.mark.parametrize("tags", ["eu", [1], [""], ["x"] * 17, ["y" * 65], None])
-def test_what_are_no_tags_of_a_subscription(tags: Any) -> None:
-    fixture = BrokerFixture()
+def test_what_are_no_tags_of_a_subscription(make_broker: MakeBroker, tags: Any) -> None:
+    fixture = make_broker()
     with pytest.raises(BadRequest):
         fixture.broker.create_topic(Topic("u", subscriptions={"a": {"tags_any": tags}}))
-    fixture.stop()
 
 
-def test_a_subscription_that_is_made_again_begins_anew() -> None:
-    fixture = BrokerFixture(subscriptions={"s": {}})
+@pytest.mark.one_broker("a stream hears of its end a moment later")
+def test_a_subscription_that_is_made_again_begins_anew(make_broker: MakeBroker) -> None:
+    fixture = make_broker(subscriptions={"s": {}})
     fixture.send([b"old"])
     consumer = fixture.consumer(topic="t@s")
     assert consumer.payloads() == [b"old"]
@@ -223,11 +223,11 @@ def test_a_subscription_that_is_made_again_begins_anew() -> None:
     fixture.send([b"new"])
     assert fixture.consumer(topic="t@s").payloads() == [b"new"]
     assert fixture.consumer().payloads() == [b"old", b"new"]
-    fixture.stop()
 
 
-def test_a_topic_without_the_unnamed_one_keeps_nothing_for_nobody() -> None:
-    fixture = BrokerFixture(unnamed=False, subscriptions={"s": {}})
+@pytest.mark.one_process("looks into a broker")
+def test_a_topic_without_the_unnamed_one_keeps_nothing_for_nobody(make_broker: MakeBroker) -> None:
+    fixture = make_broker(unnamed=False, subscriptions={"s": {}})
     fixture.send([b"a"], keys=["k"])
     assert fixture.consumer().payloads() == []
     assert statuses(fixture.send([b"b"], keys=["k"])) == [RowStatus.DUPLICATE]
@@ -239,12 +239,12 @@ def test_a_topic_without_the_unnamed_one_keeps_nothing_for_nobody() -> None:
     assert sum(part.size for part in core.views.live_locators()) == 0
     assert statuses(fixture.send([b"b"], keys=["k"])) == [RowStatus.OK]
     core.views.check()
-    fixture.stop()
 
 
-def test_settings_are_a_subscriptions_own(tmp_path: Path) -> None:
+@pytest.mark.one_broker("a stream is refused a moment later")
+def test_settings_are_a_subscriptions_own(on_files: MakeBroker) -> None:
     views = {"strict": {"max_attempts": 1, "lease_ms": 5_000}, "stopped": {"paused": True}}
-    fixture = BrokerFixture(tmp_path, subscriptions=views)
+    fixture = on_files(subscriptions=views)
     fixture.send([b"a"])
     stopped = fixture.consumer(topic="t@stopped")
     assert stopped.payloads() == []
@@ -263,11 +263,10 @@ def test_settings_are_a_subscriptions_own(tmp_path: Path) -> None:
         fixture.broker.alter_topic("t", {"subscriptions": {"strict": {"order": "arrival"}}})
     with pytest.raises(BadRequest):
         fixture.broker.open_write(WriteStream("t@strict", "enqueue"))
-    fixture.stop()
 
 
-def test_a_stale_hand_of_another_view_is_refused() -> None:
-    fixture = BrokerFixture(subscriptions=VIEWS)
+def test_a_stale_hand_of_another_view_is_refused(make_broker: MakeBroker) -> None:
+    fixture = make_broker(subscriptions=VIEWS)
     fixture.send([b"a"])
     billing, audit = (fixture.consumer(topic=f"t@{name}") for name in VIEWS)
     [got] = billing.take_all()
@@ -281,14 +280,14 @@ def test_a_stale_hand_of_another_view_is_refused() -> None:
     assert statuses(reply) == [RowStatus.OK]
     fixture.advance(60_000)
     assert billing.payloads() == []
-    fixture.stop()
 
 
 # --- rule 20: all or none -------------------------------------------------------------------------
 
 
-def test_what_a_producer_changes_holds_in_every_view() -> None:
-    fixture = BrokerFixture(subscriptions=VIEWS)
+@pytest.mark.one_process("looks into a broker")
+def test_what_a_producer_changes_holds_in_every_view(make_broker: MakeBroker) -> None:
+    fixture = make_broker(subscriptions=VIEWS)
     later = fixture.now_ms + 60_000
     ids = fixture.send([b"a", b"b"], [later, later]).all_ids().tolist()
     # The log has them already: nothing changes anywhere.
@@ -305,11 +304,13 @@ def test_what_a_producer_changes_holds_in_every_view() -> None:
     fixture.advance(60_000)
     assert unnamed.payloads() == billing.payloads() == [b"a"]
     fixture.broker.runtime("t").partitions[0].core.views.check()
-    fixture.stop()
 
 
-def test_a_change_reaches_views_that_are_not_done_though_others_are() -> None:
-    fixture = BrokerFixture(subscriptions={"slow": {}}, on_duplicate="replace")
+@pytest.mark.one_process("looks into a broker")
+def test_a_change_reaches_views_that_are_not_done_though_others_are(
+    make_broker: MakeBroker,
+) -> None:
+    fixture = make_broker(subscriptions={"slow": {}}, on_duplicate="replace")
     fixture.send([b"a"], keys=["k"])
     unnamed = fixture.consumer()
     unnamed.ack(unnamed.take_all()[0])
@@ -319,12 +320,14 @@ def test_a_change_reaches_views_that_are_not_done_though_others_are() -> None:
     assert statuses(fixture.send([b"c"], keys=["k"])) == [RowStatus.DUPLICATE]
     assert fixture.consumer(topic="t@slow").payloads() == [b"b"]
     fixture.broker.runtime("t").partitions[0].core.views.check()
-    fixture.stop()
 
 
+@pytest.mark.one_broker("shards are walked one after the other, a call each")
 @pytest.mark.parametrize("unnamed", [True, False])
-def test_a_change_by_filter_reaches_what_any_view_still_has(unnamed: bool) -> None:
-    fixture = BrokerFixture(unnamed=unnamed, subscriptions=VIEWS, partitions=2)
+def test_a_change_by_filter_reaches_what_any_view_still_has(
+    make_broker: MakeBroker, unnamed: bool
+) -> None:
+    fixture = make_broker(unnamed=unnamed, subscriptions=VIEWS, partitions=2)
     now_ms = fixture.now_ms
     dues = [now_ms, *(now_ms + 60_000 + 1_000 * at for at in range(8))]
     fixture.send([b"%d" % at for at in range(9)], dues)
@@ -350,12 +353,10 @@ def test_a_change_by_filter_reaches_what_any_view_still_has(unnamed: bool) -> No
     assert [row["payload"] for row in fixture.peek("t@billing")] == [b"5", b"6"]
     for partition in fixture.broker.runtime("t").partitions:
         partition.core.views.check()
-    fixture.stop()
 
 
-def test_what_a_producer_changes_is_not_one_subscriptions() -> None:
-    fixture = BrokerFixture(subscriptions=VIEWS)
+def test_what_a_producer_changes_is_not_one_subscriptions(make_broker: MakeBroker) -> None:
+    fixture = make_broker(subscriptions=VIEWS)
     for name, fields in {"move_where": {"due": 5}, "cancel_where": {}}.items():
         with pytest.raises(BadRequest, match="topic: a topic, as what a producer changes counts"):
             fixture.broker.call(name, {"topic": "t@billing", **fields})
-    fixture.stop()

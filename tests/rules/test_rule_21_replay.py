@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.wire.frames import SettleOp
 from tests.rules.broker_fixture import BrokerFixture
+from tests.rules.conftest import MakeBroker
 
 VIEWS: dict[str, dict[str, Any]] = {"billing": {}, "audit": {"order": "arrival"}}
 DAY_MS = 86_400_000
@@ -55,8 +55,9 @@ def seek(fixture: BrokerFixture, topic: str, to: Any, **where: Any) -> dict[str,
             return sums
 
 
-def test_what_is_done_stays_for_as_long_as_the_topic_says(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS)
+@pytest.mark.one_process("looks into a broker")
+def test_what_is_done_stays_for_as_long_as_the_topic_says(on_files: MakeBroker) -> None:
+    fixture = on_files(retention_ms=DAY_MS)
     fixture.send([b"a", b"b"])
     assert drain(fixture, "t") == [b"a", b"b"]
     assert stored(fixture) == 2
@@ -72,11 +73,11 @@ def test_what_is_done_stays_for_as_long_as_the_topic_says(tmp_path: Path) -> Non
     fixture.advance(DAY_MS)
     fixture.settle_down()
     assert stored(fixture) == 0
-    fixture.stop()
 
 
-def test_a_message_that_nobody_got_outlives_its_time(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=1_000)
+@pytest.mark.one_process("looks into a broker")
+def test_a_message_that_nobody_got_outlives_its_time(on_files: MakeBroker) -> None:
+    fixture = on_files(retention_ms=1_000)
     fixture.send([b"later"], [fixture.now_ms + HOUR_MS])
     fixture.advance(10_000)
     fixture.settle_down()
@@ -84,11 +85,11 @@ def test_a_message_that_nobody_got_outlives_its_time(tmp_path: Path) -> None:
     fixture.advance(HOUR_MS)
     assert drain(fixture, "t") == [b"later"]
     assert stored(fixture) == 0
-    fixture.stop()
 
 
-def test_retention_can_begin_and_end_while_messages_flow(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path)
+@pytest.mark.one_process("looks into a broker")
+def test_retention_can_begin_and_end_while_messages_flow(on_files: MakeBroker) -> None:
+    fixture = on_files()
     fixture.send([b"before"])
     fixture.broker.alter_topic("t", {"retention_ms": DAY_MS})
     fixture.send([b"after"])
@@ -100,11 +101,11 @@ def test_retention_can_begin_and_end_while_messages_flow(tmp_path: Path) -> None
     fixture.broker.alter_topic("t", {"retention_ms": 0})
     assert stored(fixture) == 0
     assert seek(fixture, "t", "beginning") == {"replayed": 0, "passed": 0}
-    fixture.stop()
 
 
-def test_the_newest_bytes_are_retained(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, snapshot_entries=4, retention_bytes=10)
+@pytest.mark.one_process("looks into a broker")
+def test_the_newest_bytes_are_retained(on_files: MakeBroker) -> None:
+    fixture = on_files(snapshot_entries=4, retention_bytes=10)
     fixture.send([b"1", b"22", b"333"])
     assert drain(fixture, "t") == [b"1", b"22", b"333"]
     fixture.advance(10 * DAY_MS)
@@ -118,11 +119,10 @@ def test_the_newest_bytes_are_retained(tmp_path: Path) -> None:
     assert drain(fixture, "t") == [b"22", b"333", b"55555"]
     fixture.broker.alter_topic("t", {"retention_bytes": 0})
     assert stored(fixture) == 0
-    fixture.stop()
 
 
-def test_the_newest_of_each_key_is_retained(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, snapshot_entries=4, retention_keys=True)
+def test_the_newest_of_each_key_is_retained(on_files: MakeBroker) -> None:
+    fixture = on_files(snapshot_entries=4, retention_keys=True)
     for payload, key in ((b"a1", "a"), (b"b1", "b"), (b"a2", "a"), (b"c1", "c"), (b"b2", "b")):
         fixture.send([payload], keys=[key])
         assert drain(fixture, "t") == [payload]
@@ -133,11 +133,11 @@ def test_the_newest_of_each_key_is_retained(tmp_path: Path) -> None:
     fixture.crash()
     assert seek(fixture, "t", "beginning") == {"replayed": 4, "passed": 0}
     assert drain(fixture, "t") == [b"a2", b"c1", b"b2", b"none"]
-    fixture.stop()
 
 
-def test_what_a_producer_cancels_is_not_retained(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS)
+@pytest.mark.one_process("looks into a broker")
+def test_what_a_producer_cancels_is_not_retained(on_files: MakeBroker) -> None:
+    fixture = on_files(retention_ms=DAY_MS)
     soon = fixture.now_ms + HOUR_MS
     ids = fixture.send([b"a", b"b", b"c"], [soon] * 3).all_ids().tolist()
     fixture.cancel(ids[:1])
@@ -151,11 +151,11 @@ def test_what_a_producer_cancels_is_not_retained(tmp_path: Path) -> None:
     assert seek(fixture, "t", "beginning")["replayed"] == 2
     fixture.cancel(ids[1:2])  # it is scheduled again
     assert drain(fixture, "t") == [b"c"]
-    fixture.stop()
 
 
-def test_a_replay_is_deliveries_of_the_same_messages(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, snapshot_entries=4, subscriptions=VIEWS, retention_ms=DAY_MS)
+@pytest.mark.one_process("looks into a broker")
+def test_a_replay_is_deliveries_of_the_same_messages(on_files: MakeBroker) -> None:
+    fixture = on_files(snapshot_entries=4, subscriptions=VIEWS, retention_ms=DAY_MS)
     now_ms = fixture.now_ms
     ids = fixture.send([b"2", b"1", b"3"], [now_ms - 2, now_ms - 3, now_ms + HOUR_MS])
     ids = ids.all_ids().tolist()
@@ -175,11 +175,10 @@ def test_a_replay_is_deliveries_of_the_same_messages(tmp_path: Path) -> None:
     fixture.advance(HOUR_MS)
     assert drain(fixture, "t@billing") == [b"2", b"1", b"3"]  # the leases of two had ended
     assert stored(fixture) == 3
-    fixture.stop()
 
 
-def test_whoever_had_a_message_before_the_replay_cannot_settle_it(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS, max_attempts=2)
+def test_whoever_had_a_message_before_the_replay_cannot_settle_it(on_files: MakeBroker) -> None:
+    fixture = on_files(retention_ms=DAY_MS, max_attempts=2)
     fixture.send([b"a"])
     old = fixture.consumer(credit=1)
     [first] = old.take_all()
@@ -196,11 +195,10 @@ def test_whoever_had_a_message_before_the_replay_cannot_settle_it(tmp_path: Path
     [third] = new.take_all()
     assert third.payloads == [b"a"]
     new.ack(third)
-    fixture.stop()
 
 
-def test_seek_to_the_end_passes_over_what_is_due(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, subscriptions=VIEWS)
+def test_seek_to_the_end_passes_over_what_is_due(on_files: MakeBroker) -> None:
+    fixture = on_files(subscriptions=VIEWS)
     fixture.send([b"old", b"future"], [fixture.now_ms - 5, fixture.now_ms + HOUR_MS])
     consumer = fixture.consumer(topic="t@billing", credit=1)
     [held] = consumer.take_all()
@@ -212,11 +210,10 @@ def test_seek_to_the_end_passes_over_what_is_due(tmp_path: Path) -> None:
     assert drain(fixture, "t@audit") == [b"new"]
     fixture.advance(2 * HOUR_MS)
     assert drain(fixture, "t@billing") == [b"new", b"future"]
-    fixture.stop()
 
 
-def test_seek_to_a_time(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, subscriptions=VIEWS, retention_ms=DAY_MS)
+def test_seek_to_a_time(on_files: MakeBroker) -> None:
+    fixture = on_files(subscriptions=VIEWS, retention_ms=DAY_MS)
     begin_ms = fixture.now_ms
     for number in range(4):
         fixture.send([b"%d" % number])
@@ -230,11 +227,10 @@ def test_seek_to_a_time(tmp_path: Path) -> None:
         assert seek(fixture, name, begin_ms)["replayed"] == 4
         assert seek(fixture, name, begin_ms + 180_000) == {"replayed": 0, "passed": 3}
         assert drain(fixture, name) == [b"3"]
-    fixture.stop()
 
 
-def test_what_has_expired_does_not_come_back(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS)
+def test_what_has_expired_does_not_come_back(on_files: MakeBroker) -> None:
+    fixture = on_files(retention_ms=DAY_MS)
     now_ms = fixture.now_ms
     columns = {"payload": [b"mortal", b"immortal"], "expires": [now_ms + 60_000, None]}
     fixture.write("enqueue", _columns(columns))
@@ -244,7 +240,6 @@ def test_what_has_expired_does_not_come_back(tmp_path: Path) -> None:
     fixture.advance(120_000)
     assert seek(fixture, "t", "beginning")["replayed"] == 1
     assert drain(fixture, "t") == [b"immortal"]
-    fixture.stop()
 
 
 def _columns(values: dict[str, Any]) -> dict[str, Any]:
@@ -255,20 +250,20 @@ def _columns(values: dict[str, Any]) -> dict[str, Any]:
     return {name: pa.array(column, kinds[name]) for name, column in values.items()}
 
 
-def test_a_replayed_message_takes_no_key(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS)
+def test_a_replayed_message_takes_no_key(on_files: MakeBroker) -> None:
+    fixture = on_files(retention_ms=DAY_MS)
     fixture.write("enqueue", _columns({"payload": [b"a"], "key": ["k"]}))
     assert drain(fixture, "t") == [b"a"]
     assert seek(fixture, "t", "beginning")["replayed"] == 1
     reply = fixture.write("enqueue", _columns({"payload": [b"b"], "key": ["k"]}))
     assert reply.all_statuses().tolist() == [RowStatus.OK]
     assert drain(fixture, "t") == [b"a", b"b"]
-    fixture.stop()
 
 
+@pytest.mark.one_process("looks into a broker")
 @pytest.mark.parametrize("order", ["due", "arrival", "priority", "groups"])
-def test_a_new_subscription_begins_with_what_is_retained(tmp_path: Path, order: str) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS)
+def test_a_new_subscription_begins_with_what_is_retained(on_files: MakeBroker, order: str) -> None:
+    fixture = on_files(retention_ms=DAY_MS)
     begin_ms = fixture.now_ms
     fixture.send([b"done"])
     drain(fixture, "t")
@@ -287,12 +282,11 @@ def test_a_new_subscription_begins_with_what_is_retained(tmp_path: Path, order: 
     fixture.advance(HOUR_MS)
     assert drain(fixture, "t@all") == drain(fixture, "t@since") == drain(fixture, "t@live") == late
     assert stored(fixture) == 3
-    fixture.stop()
 
 
-def test_a_subscription_by_due_time_begins_with_what_a_log_alone_has(tmp_path: Path) -> None:
+def test_a_subscription_by_due_time_begins_with_what_a_log_alone_has(on_files: MakeBroker) -> None:
     views = {"audit": {"order": "arrival"}}
-    fixture = BrokerFixture(tmp_path, unnamed=False, subscriptions=views, retention_ms=DAY_MS)
+    fixture = on_files(unnamed=False, subscriptions=views, retention_ms=DAY_MS)
     fixture.send([b"future"], [fixture.now_ms + HOUR_MS])
     fixture.broker.alter_topic("t", {"subscriptions": {"mails": {"start": "beginning"}}})
     assert drain(fixture, "t@mails") == []  # rule 2
@@ -300,15 +294,15 @@ def test_a_subscription_by_due_time_begins_with_what_a_log_alone_has(tmp_path: P
     assert drain(fixture, "t@mails") == [b"future"]
     with pytest.raises(BadRequest, match="subscription"):
         seek(fixture, "t", "end")
-    fixture.stop()
 
 
-def test_a_long_seek_is_done_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.one_broker("looks into a broker")
+def test_a_long_seek_is_done_in_pieces(
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dejaqueue.broker.calls.seek.SPAN", 3)
     monkeypatch.setattr("dejaqueue.broker.calls.seek.CALL_COMMANDS_MAX", 2)
-    fixture = BrokerFixture(
-        tmp_path, subscriptions=VIEWS, retention_ms=DAY_MS, partitions=2, snapshot_entries=5
-    )
+    fixture = on_files(subscriptions=VIEWS, retention_ms=DAY_MS, partitions=2, snapshot_entries=5)
     sent = [b"%02d" % number for number in range(40)]
     for payload in sent:
         fixture.send([payload])
@@ -318,16 +312,16 @@ def test_a_long_seek_is_done_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
         fixture.crash()
         assert sorted(drain(fixture, name)) == sent
     assert stored(fixture) == 40
-    fixture.stop()
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_seek_by_filter_is_about_what_it_selects(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dejaqueue.broker.calls.seek.SPAN", 2)
     monkeypatch.setattr("dejaqueue.broker.calls.seek.CALL_COMMANDS_MAX", 1)
     views = {"billing": {}, "audit": {"order": "arrival"}, "most": {"order": "priority"}}
-    fixture = BrokerFixture(tmp_path, snapshot_entries=4, subscriptions=views, retention_ms=DAY_MS)
+    fixture = on_files(snapshot_entries=4, subscriptions=views, retention_ms=DAY_MS)
     now_ms = fixture.now_ms
     sent = {b"a": 0, b"b": 1, b"c": 0, b"d": 1, b"later": HOUR_MS}
     for number, (payload, delay_ms) in enumerate(sent.items()):
@@ -365,19 +359,18 @@ def test_a_seek_by_filter_is_about_what_it_selects(
     for wrong in ({"state": "ready"}, {"group": 3}, {"colour": "red"}, {"priority_to": -1}):
         with pytest.raises(BadRequest):
             seek(fixture, "t@billing", "end", **wrong)
-    fixture.stop()
 
 
 @pytest.mark.parametrize("to", [None, "middle", -1, True, 1.5])
-def test_a_place_that_there_is_not(to: Any) -> None:
-    fixture = BrokerFixture()
+def test_a_place_that_there_is_not(make_broker: MakeBroker, to: Any) -> None:
+    fixture = make_broker()
     with pytest.raises(BadRequest, match="beginning, end"):
         seek(fixture, "t", to)
-    fixture.stop()
 
 
-def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, subscriptions=VIEWS, retention_ms=DAY_MS, snapshot_entries=2)
+@pytest.mark.one_process("looks into a broker")
+def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(on_files: MakeBroker) -> None:
+    fixture = on_files(subscriptions=VIEWS, retention_ms=DAY_MS, snapshot_entries=2)
     fixture.send([b"a"])
     for name in ("t", "t@billing", "t@audit"):
         assert drain(fixture, name) == [b"a"]
@@ -394,11 +387,10 @@ def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(tmp_path: Path
     fixture.restart()
     assert seek(fixture, "t", "beginning") == {"replayed": 1, "passed": 0}
     assert drain(fixture, "t") == [b"b"]
-    fixture.stop()
 
 
-def test_what_died_comes_back_beside_its_dead_letter(tmp_path: Path) -> None:
-    fixture = BrokerFixture(tmp_path, retention_ms=DAY_MS, max_attempts=1)
+def test_what_died_comes_back_beside_its_dead_letter(on_files: MakeBroker) -> None:
+    fixture = on_files(retention_ms=DAY_MS, max_attempts=1)
     fixture.send([b"a"])
     consumer = fixture.consumer(credit=1)
     [got] = consumer.take_all()
@@ -407,4 +399,3 @@ def test_what_died_comes_back_beside_its_dead_letter(tmp_path: Path) -> None:
     assert seek(fixture, "t", "beginning") == {"replayed": 1, "passed": 0}
     assert drain(fixture, "t") == [b"a"]
     assert drain(fixture, "t.dead") == [b"a"]
-    fixture.stop()

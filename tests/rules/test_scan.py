@@ -32,6 +32,7 @@ def ids(broker: BrokerFixture, **ticket: Any) -> list[int]:
     return found
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_a_stretch_of_a_partition_comes_in_order_of_its_ids(make_broker: MakeBroker) -> None:
     broker = make_broker()
     broker.send([b"%d" % number for number in range(2_000)])
@@ -67,6 +68,7 @@ def test_batches_are_as_large_as_their_payloads_let_them(
     assert 15 <= max(sizes[1:]) <= 20
 
 
+@pytest.mark.one_broker("counts ids from 0")
 def test_filters_and_names_hold_as_for_a_peek(make_broker: MakeBroker) -> None:
     broker = make_broker()
     now_ms = broker.clock.now_ms()

@@ -74,6 +74,7 @@ def test_nobody_starves_beside_consumers_that_take_much(make_broker: MakeBroker)
         assert len(small.get().payloads) == 1
 
 
+@pytest.mark.one_broker("looks into a broker")
 @pytest.mark.parametrize("partitions", [1, 7, 64])
 def test_credit_for_one_at_a_time_empties_all_partitions(
     make_broker: MakeBroker, partitions: int
@@ -107,6 +108,7 @@ def test_what_comes_later_goes_to_credit_that_is_left(make_broker: MakeBroker) -
         assert sorted(numbers([consumer.get() for _ in range(64)])) == list(range(64))
 
 
+@pytest.mark.one_broker("shards have parts of a consumer's credit")
 def test_credit_comes_before_the_messages_of_a_broker_that_was_started_again(
     on_files: MakeBroker,
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_consumer_of_other_tags_is_given_what_the_first_one_leaves(
     assert sorted(numbers([blue.get() for _ in range(8)])) == list(range(8))
 
 
+@pytest.mark.one_broker("shards have parts of a consumer's credit")
 def test_a_lease_that_ended_while_nobody_had_credit_is_given_to_the_next(
     make_broker: MakeBroker,
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_lease_that_ended_while_nobody_had_credit_is_given_to_the_next(
     assert {attempt for got in again for attempt in got.attempts} == {2}
 
 
+@pytest.mark.one_broker("looks into a broker")
 def test_partitions_that_were_never_used_are_not_read(on_files: MakeBroker) -> None:
     broker = on_files(partitions=50)
     consumer = broker.consumer(holds=False, credit=100)

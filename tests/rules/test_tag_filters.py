@@ -67,6 +67,7 @@ def test_filtered_messages_keep_their_order(make_broker: MakeBroker, kind: str) 
     assert got == [f"{n:02}".encode() for n in range(0, 30, 3)]
 
 
+@pytest.mark.one_broker("counts the looks of one broker")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_filter_that_matches_nothing_rests(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -84,6 +85,7 @@ def test_a_filter_that_matches_nothing_rests(
     assert picky.payloads() == []
 
 
+@pytest.mark.one_broker("counts the looks of one broker")
 def test_messages_to_come_that_do_not_match_cost_one_look_each(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_message_that_comes_back_comes_back_to_who_wants_it(
     assert (again.payloads, again.attempts) == ([b"b"], [2])
 
 
+@pytest.mark.one_broker("has settings of its own")
 @pytest.mark.parametrize("kind", KINDS)
 def test_filtered_leases_are_the_same_after_a_restart(on_files: MakeBroker, kind: str) -> None:
     broker = on_files(kind=kind, snapshot_entries=1 << 30, snapshot_interval_ms=1 << 40)

@@ -342,6 +342,22 @@ ACTIONS = _table([
         "Have the owner of a shard keep less of the topic's backlog, for other shards.",
     ),
     Call(
+        "ask_keys",
+        ("topic", "keys"),
+        Rule(peers=True),
+        "Ask the owner of a topic which of these keys a live message of it has.",
+        required=("topic", "keys"),
+    ),
+    Call(
+        "bring_letters",
+        ("topic", "producer", "number"),
+        Rule(peers=True),
+        "Have the owner of a topic take dead letters that come back. The body is a line of JSON, "
+        "and behind it the rows, as an Arrow stream.",
+        required=("topic", "producer", "number"),
+        content=True,
+    ),
+    Call(
         "ask_history",
         ("topic", "id", "after"),
         Rule(peers=True),

@@ -190,7 +190,8 @@ class Broker:
                 self._catalogue = self.alone
             else:
                 self._catalogue = node.catalogue(self.store, writer, utc_ms)
-            self.history.journals_of = None if node is None else self._catalogue.journals
+            if node is not None:
+                self.history.journals_of = lambda name: self._catalogue.journals(topic_of(name))
             if node is None:
                 self.keys.open(self.store)
             else:
@@ -512,8 +513,8 @@ class Broker:
         return self._catalogue.state()
 
     def payload_owner(self, name: str) -> str:
-        """As ServedTopic.payload_owner. Raises as `runtime`."""
-        return self.runtime(name).payload_owner
+        """As ServedTopic.payload_owner, whichever broker serves it. Raises TopicUnknown."""
+        return f"{self._catalogue.number(topic_of(name))}-{name}"
 
     def _find_payload_owner(self, owner: str) -> ServedTopic | bool:
         """As PayloadCollector's `find_owner`; `owner` as ServedTopic.payload_owner."""

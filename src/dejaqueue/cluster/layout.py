@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.placement import PlacedTopic, slot_of
+from dejaqueue.subscriptions import has_ephemeral
 
 
 class Layout:
@@ -20,7 +21,8 @@ class Layout:
 
     Attributes:
         names: what is to be served of each slot though nobody asks, in the order of the catalogue:
-            what was used, and is there.
+            what was used, and is there; and what somebody has to watch, as it has subscriptions
+            that end by themselves.
     """
 
     def __init__(
@@ -38,7 +40,8 @@ class Layout:
         version = catalogue.version  # before it is read: a change meanwhile makes another one
         made = cls(catalogue.placed(), slots, version)
         for row in catalogue.rows():
-            for name in row.topic.shards if row.is_used else ():
+            is_watched = row.is_used or has_ephemeral(row.topic.subscriptions)
+            for name in row.topic.shards if is_watched else ():
                 made.names.setdefault(made.slot(name), []).append(name)
         return made
 

@@ -1,4 +1,4 @@
-"""What brokers say to one another about transactions, as Flight actions.
+"""What brokers say to one another about topics and transactions, as Flight actions.
 
 Room: flight. Knows addresses, no topics.
 Holds: a broker that hangs keeps nobody waiting who speaks to another one; what is said carries the
@@ -49,7 +49,9 @@ class FlightPeers:
             return self._threads[url].submit(self._ask, url, action, body)
 
     def _ask(self, url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
-        asked = flight.Action(action, json.dumps(body).encode())
+        content = body.get("content")
+        sent = json.dumps({name: v for name, v in body.items() if name != "content"}).encode()
+        asked = flight.Action(action, sent if content is None else b"\n".join((sent, content)))
         onward = Onward(url, self._key())
         [result] = self._forwarding.action(onward, asked, ANSWER_SECONDS_MAX)
         answer = json.loads(result.body.to_pybytes())

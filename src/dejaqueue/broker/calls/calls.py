@@ -35,6 +35,7 @@ from dejaqueue.broker.calls.due import due_soon
 from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.calls.stats import topic_stats
+from dejaqueue.broker.letters import far_letters
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.errors import BadRequest
@@ -269,6 +270,14 @@ def _tell_transaction(broker: BrokerPort, body: Body, _by: Requester) -> Future[
 
 def _ask_transaction(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
     return broker.transactions.hear("ask_transaction", body)
+
+
+def _ask_keys(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return {"keys": redrive.live_keys(broker, body)}
+
+
+def _bring_letters(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:
+    return far_letters.take(broker.open_write, body)
 
 
 def _ask_home(broker: BrokerPort, body: Body, _by: Requester) -> Future[Answer]:

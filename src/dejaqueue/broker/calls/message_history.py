@@ -30,7 +30,7 @@ from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.schema.stretches import Stretch, without
 from dejaqueue.schema.texts import mended_batch
-from dejaqueue.topic_names import parse_subscription
+from dejaqueue.topic_names import parse_subscription, topic_of
 
 SEARCH_US = 1_000_000
 """So long an answer looks through files; then it says where to go on."""
@@ -106,7 +106,7 @@ def _ask_others(broker: BrokerPort, asked: Request) -> dict[str, Future[dict[str
     """What the other brokers of the cluster recorded, by node."""
     if broker.peers is None:
         return {}
-    cluster = broker.cluster(asked.name)
+    cluster = broker.cluster(topic_of(asked.name))
     body = {"topic": asked.name, "id": asked.message_id, "after": asked.after}
     return {
         node["node"]: broker.peers.ask(node["url"], HISTORY, body)

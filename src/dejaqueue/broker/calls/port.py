@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.quotas import Quotas
+from dejaqueue.access.senders import Sender
 from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.payloads.payloads import Payloads
@@ -16,9 +17,11 @@ from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
+from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
 from dejaqueue.model import Topic
+from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.lane import LaneAddress
 
 
@@ -48,4 +51,5 @@ class BrokerPort(Protocol):
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic: ...  # noqa: D102
     def delete_topic(self, name: str) -> None: ...  # noqa: D102
     def cluster(self, topic: str = "", *, servers: bool = False) -> dict[str, Any]: ...  # noqa: D102
+    def open_write(self, stream: WriteStream, sender: Sender) -> Writer: ...  # noqa: D102
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]: ...  # noqa: D102

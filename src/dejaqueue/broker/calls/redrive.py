@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,11 +25,12 @@ from dejaqueue.broker.calls.browse import answer_of
 from dejaqueue.broker.calls.peek import peek
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic.peers import KEYS
 from dejaqueue.broker.topic.route import split_rows
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Cancel, Depart
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, Elsewhere, Unavailable
 from dejaqueue.model import RowStatus
 from dejaqueue.schema import dead_letters as letters
 from dejaqueue.schema.messages import NEXT, UNREAD
@@ -191,10 +193,34 @@ def _is_taken(
         return np.zeros(chosen.num_rows, dtype=np.bool_)
     shard = parse_shard(topic)  # what comes back goes to the same one
     name = destination if shard is None else shard_name(destination, *shard[1:])
-    ticket = {"topic": name, "keys": wanted.to_pylist()}
-    live = peek(broker.runtime(name), ticket, broker.clock.utc_ms())
-    taken: np.ndarray[Any, Any] = np.asarray(pc.is_in(keys, value_set=live["key"].drop_null()))
+    live = pa.array(_live_keys(broker, name, wanted.to_pylist()), pa.utf8())
+    taken: np.ndarray[Any, Any] = np.asarray(pc.is_in(keys, value_set=live))
     return taken
+
+
+def _live_keys(broker: BrokerPort, topic: str, keys: list[str]) -> list[str]:
+    """Those of the keys that a live message has, whichever broker serves the topic."""
+    body = {"topic": topic, "keys": keys}
+    try:
+        return live_keys(broker, body)
+    except Elsewhere as other:
+        if broker.peers is None or not other.url:
+            raise
+        url = other.url
+    # Its Elsewhere must not be ours: whoever called would look for the letters there.
+    try:
+        return [str(key) for key in broker.peers.ask(url, KEYS, body).result()["keys"]]
+    except (Elsewhere, CancelledError) as moved:
+        raise Unavailable(f"topic {topic} is on its way to another broker: {moved}", 50) from None
+
+
+def live_keys(broker: BrokerPort, body: dict[str, Any]) -> list[str]:
+    """Those of the keys that a live message of a topic has that is served here. Raises BadRequest,
+    TopicUnknown, Elsewhere."""
+    ticket = {"topic": body["topic"], "keys": body["keys"]}
+    live = peek(broker.runtime(body["topic"]), ticket, broker.clock.utc_ms())
+    found: list[str] = live["key"].drop_null().to_pylist()
+    return found
 
 
 def _throw_away(broker: BrokerPort, choice: Choice, chosen: pa.RecordBatch) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dejaqueue import limits
 from dejaqueue.access.senders import THE_BROKER, Sender
+from dejaqueue.broker.letters.far_letters import FarLetterbox, Peers
 from dejaqueue.broker.letters.parcel import (
     Parcel,
     kept_senders,
@@ -29,7 +30,14 @@ from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Words
-from dejaqueue.errors import BadRequest, DejaQError, InternalError, TopicUnknown, Unavailable
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    Elsewhere,
+    InternalError,
+    TopicUnknown,
+    Unavailable,
+)
 from dejaqueue.journal.interface import Journal
 from dejaqueue.model import RowStatus, Topic
 from dejaqueue.schema import references
@@ -56,6 +64,11 @@ class Post(Protocol):
     """What a carrier needs of a broker."""
 
     clock: Clock
+
+    @property
+    def peers(self) -> Peers | None:
+        """The way to other brokers; None = there is none."""
+        ...
 
     def topic(self, name: str) -> Topic:
         """The topic, or TopicUnknown."""
@@ -130,7 +143,7 @@ class Carrier:
             name = self._served(self._dead_letter_topic(parcel.topic), parcel)
         columns = self._with_own_payloads(columns, name)
         producer = f"{kind}/{parcel.topic.name}/{parcel.partition}"
-        letterbox = self._post.open_write(WriteStream(name, producer=producer), THE_BROKER)
+        letterbox = self._letterbox(WriteStream(name, producer=producer))
 
         def replied(reply: Reply) -> None:
             if reply.error is not None:
@@ -142,6 +155,16 @@ class Carrier:
                 arrived(columns.rows, None)
 
         letterbox.submit_columns(parcel.number(), columns, kept_senders(parcel), replied)
+
+    def _letterbox(self, stream: WriteStream) -> Letterbox:
+        """The way into a topic, or shard, whichever broker serves it."""
+        try:
+            return self._post.open_write(stream, THE_BROKER)
+        except Elsewhere as other:
+            peers = self._post.peers
+            if peers is None or not other.url:
+                raise
+            return FarLetterbox(peers, other.url, stream)
 
     def _with_own_payloads(self, columns: SendColumns, name: str) -> SendColumns:
         """The messages with copies of what they have in the payload store: each topic has its own,

@@ -5,6 +5,8 @@
     ask_home            what the shards of a topic agree on, asked by the owner of a shard
     ask_shard           that a shard keeps less of the topic's backlog, asked by its home
     ask_history         what a broker recorded of a message, asked by the owner of its topic
+    ask_keys            which keys are taken in a topic to which dead letters go back
+    bring_letters       dead letters that go back to a topic which that broker serves
     ask_backup          a step of its part of a backup, asked by the broker that takes it
 
 Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
@@ -19,7 +21,8 @@ from typing import Any, Protocol
 
 TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
 HISTORY, BACKUP = "ask_history", "ask_backup"
-"""Their names in the table of calls (access/calls.py)."""
+KEYS = "ask_keys"
+"""Their names in the table of calls (access/calls.py); bring_letters is far_letters.py's."""
 
 
 class Peers(Protocol):
@@ -27,5 +30,9 @@ class Peers(Protocol):
 
     def ask(self, url: str, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
         """Have another broker do one of these. Returns at once; fails with what it says, or
-        with Unavailable: then it may have been done."""
+        with Unavailable: then it may have been done.
+
+        Args:
+            body: JSON, but for `content`, bytes that go behind it.
+        """
         ...
