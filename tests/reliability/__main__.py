@@ -59,8 +59,13 @@ class Lane:
     waits: bool = True
 
 
-def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
-    """What runs beside each other."""
+def lanes(seeds: int, first: int, flips: int, chaos_minutes: float) -> list[Lane]:
+    """What runs beside each other.
+
+    Args:
+        chaos_minutes: of plans of faults, half of it on each backend; the peace between faults
+            makes it about twice as long.
+    """
 
     quarter = seeds // 4
 
@@ -69,6 +74,7 @@ def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
         name = f"simulation ({' '.join((kind, *more))}), {count:,} seeds"
         return Part(name, ("-m", "tests.simulation", *said, *more))
 
+    chaos = ("-m", "tests.chaos", "--minutes", str(chaos_minutes / 2))
     storms = [
         Part(f"killed 5 times: {name}", ("-m", "tests.crash.storm", "--backend", name, *_CYCLES))
         for name in BACKENDS
@@ -120,7 +126,7 @@ def lanes(seeds: int, first: int, flips: int) -> list[Lane]:
                 _of_pytest("crowds and floods", "tests/hostile"),
                 _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
                 Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
-                Part("chaos, three minutes", ("-m", "tests.chaos", "--minutes", "1.5"), left_out=2),
+                Part(f"chaos, {chaos_minutes:g} minutes", chaos, left_out=2),
             ]
         ),
     ]
@@ -180,13 +186,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--flips", type=int, default=10_000)
+    parser.add_argument("--chaos-minutes", type=float, default=3.0, help="on both backends")
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dejaq-reliability-") as place:
         runner = Runner(Path(place))
         threads = [
             threading.Thread(target=runner.run, args=(lane,))
-            for lane in lanes(options.seeds, options.first, options.flips)
+            for lane in lanes(options.seeds, options.first, options.flips, options.chaos_minutes)
         ]
         for thread in threads:
             thread.start()

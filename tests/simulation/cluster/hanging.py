@@ -13,27 +13,32 @@ from __future__ import annotations
 import random
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.cluster.placement import hashed_slot
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import World
 from dejaqueue.wire.descriptors import WriteStream
 from tests.checker.fault import Fault
 from tests.simulation.cluster.faults import SECOND, ClusterFaults
-from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.machines import SLOTS, Cluster, ClusterMachine
 
 HANG_US_MIN, HANG_US_MAX = 3 * SECOND, 7 * SECOND
 ASK_US = SECOND // 5
 ANSWER_US_MAX = SECOND
 """A partition reads itself in that time, too, by appends that take 50 ms each way."""
 
+slot = partial(hashed_slot, slots=SLOTS)
 NAME = "h"
 """The topic that is deleted."""
+BESIDE = next(name for name in (f"h{n}" for n in range(1_000)) if slot(name) == slot(NAME))
+"""A topic that always has the same owner, so that there is somebody to stand still."""
 FAR_AHEAD_US = 3_600 * SECOND
 
 Place = tuple[str, int]
@@ -57,7 +62,21 @@ class Hanging:
         """Once everything is well."""
         for machine in self._cluster.machines:
             machine.on_start.append(_make)
+            if self._cluster.plan.aims:
+                machine.on_start.append(partial(_make, name=BESIDE))
+        if self._cluster.plan.aims:
+            self._use()
         self._later(SECOND // self._cluster.plan.haste)
+
+    def _use(self) -> None:
+        """A topic that nobody uses is served by nobody, so none of its journals hangs."""
+        if self._world.now_us >= self._end_us:
+            return
+        for machine in self._cluster.machines:
+            if machine.broker is not None and machine.broker.serves(NAME):
+                for name in (NAME, BESIDE):
+                    self._world.after(0, partial(self._send, machine, name), machine.life)
+        self._world.after(SECOND // 2 // self._cluster.plan.haste, self._use)
 
     def _later(self, longest_us: int) -> None:
         self._world.after(self._dice.randint(longest_us // 10, longest_us), self._try)
@@ -72,8 +91,18 @@ class Hanging:
             return
         served = self._served()
         near = [one for one in served if one[1].topic.name == NAME]
-        if served:
-            self._hang(*self._dice.choice(near if near and self._dice.random() < 0.6 else served))
+        share = 0.6
+        if self._cluster.plan.aims:  # what is not read yet has nothing that could hang when closed
+            near = [one for one in near if all(place.loaded for place in one[1].partitions)]
+            served = [one for one in served if one[1].topic.name != NAME]
+            share = 0.7
+            if not near and self._dice.random() < 0.95:
+                self._world.after(SECOND // 20, self._try)
+                return
+        if near and self._dice.random() < share:
+            self._hang(*self._dice.choice(near))
+        elif served:
+            self._hang(*self._dice.choice(served))
         self._later(2 * SECOND // self._cluster.plan.haste)
 
     def _is_well(self) -> bool:
@@ -102,7 +131,8 @@ class Hanging:
         soon_us = self._dice.randint(1_000, SECOND // 2)
         what = self._dice.random()
         world.after(0, lambda: self._send(owner), owner.life)
-        if what < 0.5 and runtime.topic.name == NAME:
+        deleted = 0.6 if self._cluster.plan.aims else 0.5
+        if what < deleted and runtime.topic.name == NAME:
             other = self._dice.choice(self._cluster.machines)
             world.after(soon_us, lambda: _delete(other.broker), other.life)
             world.after(until_us - world.now_us, lambda: _make(other.broker), other.life)
@@ -111,14 +141,14 @@ class Hanging:
         world.after(until_us - world.now_us, lambda: hung.discard(place))
         self._ask_all(place)
 
-    def _send(self, owner: ClusterMachine) -> None:
+    def _send(self, owner: ClusterMachine, name: str = NAME) -> None:
         """To each partition, so that something is on its way to the journal that hangs."""
         due_ms = (self._world.now_us + FAR_AHEAD_US) // 1_000
         batch = pa.record_batch({"payload": pa.array([b""] * 8), "due": pa.array([due_ms] * 8)})
         with suppress(DejaQError):
             if owner.broker is not None:
                 for number in range(4):  # some for each partition
-                    owner.broker.open_write(WriteStream(NAME)).submit(number, batch, lambda _: None)
+                    owner.broker.open_write(WriteStream(name)).submit(number, batch, lambda _: None)
 
     def _ask_all(self, place: Place) -> None:
         if place not in self._cluster.server.hung:
@@ -145,10 +175,10 @@ class Hanging:
         self._world.after(ANSWER_US_MAX, look, machine.life)
 
 
-def _make(broker: Broker | None) -> None:
+def _make(broker: Broker | None, name: str = NAME) -> None:
     with suppress(DejaQError):  # another broker makes it, or is deleting it
         if broker is not None:
-            broker.create_topic(Topic(NAME, partitions=2), exist_ok=True)
+            broker.create_topic(Topic(name, partitions=2), exist_ok=True)
 
 
 def _delete(broker: Broker | None) -> None:

@@ -28,6 +28,8 @@ class Plan:
         moves: brokers join and leave for good, and clocks drift.
         is_apart: appends run beside the worker, as in the product. In seeds that found something
             before the simulation knew that they do not.
+        aims: faults are aimed at moments that chance seldom meets (aimed.py), and the topic that is
+            deleted while its journal hangs is in use. Not in seeds that found something before.
         hangs: now and then the server answers nothing about one journal.
         haste: it is so many times shorter, things break so many times as often and for a time that
             is so many times shorter, and so are leases of brokers and what a broker waits.
@@ -39,6 +41,7 @@ class Plan:
     coordinator: str = "memory"
     outage: bool = False
     is_apart: bool = False
+    aims: bool = False
     hangs: bool = False
     haste: int = 1
 
@@ -66,9 +69,10 @@ def choose_plan(seed: int, haste: int = 1) -> Plan:
     hangs = random.Random(f"{seed} hangs").random() < 0.3
     dice = random.Random(f"{seed} plan")
     if dice.random() < 0.4:
-        return Plan(haste=haste, is_apart=True, hangs=hangs)
+        return Plan(haste=haste, is_apart=True, aims=True, hangs=hangs)
     return Plan(
         is_apart=True,
+        aims=True,
         hangs=hangs,
         append_us_max=dice.choice([0, 2_000, 50_000]),
         facts_us_max=dice.choice([0, 3_000, 60_000, 300_000]) // haste,

@@ -14,6 +14,7 @@ from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import World
 from tests.checker.history import History
 from tests.checker.judge import judge
+from tests.simulation.cluster.aimed import AimedFaults
 from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.going_back import GoingBack
@@ -30,6 +31,7 @@ from tests.simulation.scenario import choose
 QUIET_US = 15 * SECOND
 """Leases of messages last ten seconds, transactions eight, and brokers look at everything again
 after ten (node.py, REFRESH_MS)."""
+HANGS_US_MIN = 3 * SECOND
 HOMES = ("y1", "y2")
 REMADE = ("m1", "m2", "m3")
 FAR_NAMES = ("u", "v", "w", "x")
@@ -110,11 +112,15 @@ def simulate_cluster(seed: int, haste: int = 0, plan: Plan | None = None) -> Run
     for remaker in remakers:
         world.after(world.between(0, 2 * SECOND), remaker.act)
     end_us = world.now_us + random.choice([4, 8, 12]) * SECOND // plan.haste
+    if plan.aims and plan.hangs:  # or it would be over before anybody had stood still for long
+        end_us = max(end_us, world.now_us + HANGS_US_MIN)
     faults = ClusterFaults(world, cluster, scenario, people.consumers, people.producers, end_us)
     faults.begin()
     hanging = Hanging(world, cluster, faults, end_us)
     if plan.hangs:
         hanging.begin()
+    if plan.aims:
+        AimedFaults(cluster, faults, people.consumers, end_us).begin()
     if plan.moves:
         Membership(world, cluster, end_us).begin()
     # Of topics that are made and deleted over and over an operator could not say what is right.

@@ -57,6 +57,8 @@ class Line(RecordStore):
         sleeps_at: appends until the broker falls asleep when one was made, before it hears of that;
             None = never.
         falls_asleep: called then.
+        shortens: asked at the next append of several records how many of them arrive, the answer
+            being lost; None = nobody asks.
         takes_time: called on the way to an append, and on the way back.
         waits_while: called by whoever has to wait while something is true.
     """
@@ -73,6 +75,7 @@ class Line(RecordStore):
         self.dies_at: int | None = None
         self.sleeps_at: int | None = None
         self.falls_asleep: Callable[[], None] = lambda: None
+        self.shortens: Callable[[int], int] | None = None
         self.takes_time: Callable[[], None] = lambda: None
         self.waits_while: Callable[[Callable[[], bool]], None] = lambda is_so: None
 
@@ -80,7 +83,7 @@ class Line(RecordStore):
         """Everything gets through, at once."""
         self.takes_time = lambda: None
         self.is_cut, self.dies_at, self._trouble = False, None, 0.0
-        self.sleeps_at = None
+        self.sleeps_at = self.shortens = None
 
     def is_lost(self) -> bool:
         """True if what is asked now gets no answer. Raises Gone."""
@@ -173,6 +176,11 @@ class _Log(RecordLog):
                 raise Died("append")
         line.pass_hang(self._place)
         line.takes_time()
+        if line.shortens is not None and len(copies) > 1 and not line.is_cut:
+            shorten, line.shortens = line.shortens, None
+            with contextlib.suppress(Fenced):
+                self._kept.append(after, copies[: shorten(len(copies))])
+            raise Unavailable("the server does not answer", 100)
         if not line.is_lost():
             self._kept.append(after, copies)
             if line.sleeps_at is not None:

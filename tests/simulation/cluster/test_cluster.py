@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
-from tests.simulation.cluster.plan import PLAIN
+from tests.simulation.cluster.plan import PLAIN, choose_plan
 from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.planted import CLUSTER
 
@@ -16,7 +17,7 @@ SLICE = sorted(FOUND_BY, key=lambda name: FOUND_BY[name])[::3]
 KEPT = (28, 47, 1041, 5065, 100_148, 100_390, 800_208)
 """Seeds that found something; docs/reliability.md says what. There were no plans then."""
 KEPT_IN_HASTE = (100_267, 100_310, 500_552, 500_646, 720_092, 720_160)
-"""The same, four times as short, with their plans."""
+"""The same, four times as short, with their plans. No faults were aimed then."""
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
@@ -35,7 +36,7 @@ def test_no_rule_is_broken__by_what_once_broke_one(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", KEPT_IN_HASTE)
 def test_no_rule_is_broken__by_what_once_broke_one_in_haste(seed: int) -> None:
-    run = simulate_cluster(seed, haste=4)
+    run = simulate_cluster(seed, plan=replace(choose_plan(seed, haste=4), aims=False))
     assert [str(fault) for fault in run.faults] == []
     assert run.history.deliveries
 
