@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pytest
 
@@ -21,8 +22,8 @@ from dejaqueue.catalogue.log import CatalogueLog, _Waiting
 from dejaqueue.catalogue.state import CatalogueState
 from dejaqueue.cluster import ownership
 from dejaqueue.cluster.members import PREFIX as MEMBERS
-from dejaqueue.cluster.members import members_of
-from dejaqueue.cluster.ownership import View, owners_of
+from dejaqueue.cluster.members import Member, members_of
+from dejaqueue.cluster.ownership import View
 from dejaqueue.cluster.placement import hashed_slot
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
@@ -130,6 +131,9 @@ def rows_in_common() -> Iterator[None]:
         yield
 
 
+_owner_of = lru_cache(maxsize=1 << 14)(ownership.owner_of)
+
+
 class Watcher:
     """Looks at a fleet from outside."""
 
@@ -140,7 +144,11 @@ class Watcher:
     def view(self) -> View:
         """What the coordinator says."""
         facts = self._fleet.facts
-        return View(members_of(facts.find(MEMBERS)), owners_of(facts.find(ownership.PREFIX)))
+        return View(self.members(), dict(map(_owner_of, facts.find(ownership.PREFIX))))
+
+    def members(self) -> dict[str, Member]:
+        """Whom the coordinator knows."""
+        return members_of(self._fleet.facts.find(MEMBERS))
 
     def owners(self) -> dict[int, str]:
         """Which broker owns each slot."""
@@ -255,7 +263,7 @@ class FleetStory:
         began_us = world.now_us
         for machine in machines:
             machine.die(power_cut=False)
-        watcher.until(lambda: not names & watcher.view().members.keys(), CLAIM_SECONDS_MAX)
+        watcher.until(lambda: not names & watcher.members().keys(), CLAIM_SECONDS_MAX)
         noticed_us = world.now_us
         if not watcher.until(lambda: not watcher.unowned(), CLAIM_SECONDS_MAX):
             self.run.faults.append(f"{watcher.unowned()} slots of {len(names)} were not claimed")
