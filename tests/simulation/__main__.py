@@ -1,9 +1,11 @@
 """`python -m tests.simulation --seeds N [--kind broker|cluster|clients|keys|registers|servers|rude]
-[--first SEED] [--haste N] [--print]`: what `make sim` runs."""
+[--first SEED] [--haste N] [--print]`: what `make sim` runs. `--kind fleet` is one seed, and large.
+"""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import sys
 import time
@@ -11,7 +13,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from dev.reaper import start_reaper
+from tests.simulation.fleet.report import show_fleet
+from tests.simulation.fleet.run import Size
 from tests.simulation.report import HASTE_MAX, KINDS, UNHURRIED, Report, run_one
+
+FLEET = "fleet"
 
 
 def _reports(
@@ -30,7 +36,7 @@ def main() -> int:
     start_reaper()
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--kind", choices=KINDS, default="broker")
+    parser.add_argument("--kind", choices=[*KINDS, FLEET], default="broker")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument(
@@ -38,7 +44,18 @@ def main() -> int:
     )
     parser.add_argument("--print", action="store_true", help="print the history")
     parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
+    for name, value in (
+        ("brokers", 100),
+        ("slots", 4_096),
+        ("topics", 10_000),
+        ("partitions", 100),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"of --kind {FLEET}")
     options = parser.parse_args()
+    if options.kind == FLEET:
+        logging.getLogger("dejaqueue").setLevel(logging.CRITICAL)
+        size = Size(options.brokers, options.slots, options.topics, options.partitions)
+        return show_fleet(options.first, size, partial(print, flush=True))
     if not 1 <= options.haste <= (HASTE_MAX if options.kind not in UNHURRIED else 1):
         parser.error(f"--haste: from 1 to {HASTE_MAX}, and not for {' and '.join(UNHURRIED)}")
     began = time.monotonic()

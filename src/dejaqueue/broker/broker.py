@@ -9,6 +9,7 @@ See: docs/internals/README.md for the reading order.
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -396,9 +397,16 @@ class Broker:
         runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
         runtime.end_consumers(Unavailable(f"topic {name} is served by another broker now", 50))
 
-    def catalogue_changed(self) -> None:
-        """The catalogue was changed by another broker: serve by it."""
-        self._follow_catalogue(self.runtimes())
+    def catalogue_changed(self, names: Collection[str] | None = None) -> None:
+        """The catalogue was changed by another broker: serve by it.
+
+        Args:
+            names: topics that were changed; None = all may have been.
+        """
+        served = self.runtimes()
+        if names is not None:
+            served = [one for one in served if topic_of(one.served_as) in names]
+        self._follow_catalogue(served)
 
     def _follow_catalogue(self, served: list[ServedTopic]) -> None:
         """Serve these topics by what the catalogue says of them now, and close what is gone."""

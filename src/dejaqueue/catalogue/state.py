@@ -38,6 +38,8 @@ from dejaqueue.catalogue.changes import (
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.model import Topic
 
+RECENT_MAX = 1_000
+"""So many changes are remembered by name at least: who follows closely looks at these alone."""
 TOMBSTONES_MAX = 10_000
 """Deleted topics that are remembered by name. Of older ones one number is kept for all: from it the
 ids of every name go on that is not remembered."""
@@ -135,8 +137,11 @@ class CatalogueState:
     ids_from: int = 0
     cluster: FoundedCluster | None = None
     in_shards: set[str] = field(default_factory=set)
+    _recent: tuple[int, list[str]] = field(init=False, compare=False, repr=False)
+    """Names of the last changes, the oldest first, and the revision before them."""
 
     def __post_init__(self) -> None:
+        self._recent = self.revision, []
         self.in_shards = {name for name, row in self.rows.items() if row.topic.spread > 1}
 
     def apply(self, change: Change, revision: int) -> None:
@@ -172,7 +177,20 @@ class CatalogueState:
                     self._bury(name)
         except KeyError as wrong:
             raise JournalDamaged(f"catalogue: change {revision}, {change!r}: {wrong}") from wrong
-        self.revision = revision
+        first, names = self._recent
+        if len(names) >= 2 * RECENT_MAX:
+            first, names = first + RECENT_MAX, names[RECENT_MAX:]
+        names.append(change.name)
+        self._recent = first, names
+        self.revision = revision  # last: of what is known the names can be told
+
+    def changed_since(self, revision: int) -> set[str] | None:
+        """Names of topics that were changed after a revision; None = that is too long ago.
+
+        Names of what comes meanwhile may be among them. Cost: one step for each change since.
+        """
+        first, names = self._recent
+        return set(names[revision - first :]) if revision >= first else None
 
     def _make(self, topic: Topic, revision: int, start: int) -> None:
         name = topic.name

@@ -68,9 +68,21 @@ class ClusterCatalogue(JournalCatalogue):
 
     def refresh(self) -> bool:
         """Read; True if anything changed since this was last asked. For one thread."""
+        return self.news() != set()
+
+    def news(self) -> set[str] | None:
+        """Read; the names of what changed since this was last asked. For one thread.
+
+        Returns:
+            None = anything may have changed.
+        """
         self.read()
         before, self._seen = self._seen, self.version
-        return before != self._seen
+        return set() if before == self._seen else self.changed_since(before)
+
+    def changed_since(self, version: int) -> set[str] | None:
+        """Names of topics that were changed after a version; None = that is too long ago."""
+        return self._log.state.changed_since(version)
 
     def get(self, name: str) -> Topic:
         """The topic of this name, or TopicUnknown: that it is unknown is said after a read."""
@@ -117,6 +129,10 @@ class ClusterCatalogue(JournalCatalogue):
         """A copy of all of it, as of now. Raises JournalDamaged, Unavailable."""
         self.read()
         return super().state()
+
+    def row(self, name: str) -> TopicRow | None:
+        """A topic that is there; None = it is not."""
+        return self._log.state.rows.get(name)
 
     def rows(self) -> list[TopicRow]:
         """Every topic that is there."""

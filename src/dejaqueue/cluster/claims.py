@@ -13,7 +13,9 @@ from dataclasses import replace
 
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.cluster.ownership import Owner, key_of
-from dejaqueue.coordinator.interface import Conflict, Coordinator
+from dejaqueue.coordinator.followed import FollowedFacts
+from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
+from dejaqueue.errors import Unavailable
 
 CLAIMS_AT_ONCE = 8
 
@@ -26,10 +28,17 @@ class Claims:
     Args:
         node: its name.
         threads: where several changes are asked for at once.
+        known: owners as this broker sees them: it is told of what changes here.
     """
 
-    def __init__(self, node: str, coordinator: Coordinator, threads: Threads) -> None:
-        self._node = node
+    def __init__(
+        self,
+        node: str,
+        coordinator: Coordinator,
+        threads: Threads,
+        known: FollowedFacts[tuple[int, Owner]],
+    ) -> None:
+        self._node, self._known = node, known
         self._coordinator = coordinator
         self._threads = threads
 
@@ -55,9 +64,7 @@ class Claims:
         before = owners.get(slot)
         owner = Owner(self._node, session, 1 if before is None else before.epoch + 1, 0)
         try:
-            revision = self._coordinator.put(
-                key_of(slot), owner.to_bytes(), 0 if before is None else before.revision
-            )
+            revision = self._put(slot, owner, 0 if before is None else before.revision)
         except Conflict:
             return False
         owners[slot] = replace(owner, revision=revision)
@@ -67,6 +74,17 @@ class Claims:
         """Say that a slot is nobody's, unless somebody has taken it over. Raises Unavailable."""
         released = Owner("", "", owner.epoch, 0)
         try:
-            self._coordinator.put(key_of(slot), released.to_bytes(), revision)
+            self._put(slot, released, revision)
         except Conflict:
             log.info("slot %d was taken over already", slot)
+
+    def _put(self, slot: int, owner: Owner, revision: int) -> int:
+        """Change a slot's fact; its new revision. Raises Conflict, Unavailable."""
+        key, value = key_of(slot), owner.to_bytes()
+        try:
+            stored = self._coordinator.put(key, value, revision)
+        except (Conflict, Unavailable):
+            self._known.look_again(key)
+            raise
+        self._known.note(Fact(key, value, stored))
+        return stored

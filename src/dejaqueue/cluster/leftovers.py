@@ -20,6 +20,9 @@ from dejaqueue.cluster.catalogue import ClusterCatalogue
 from dejaqueue.cluster.placement import dealt
 from dejaqueue.errors import DejaQError
 
+TIDY_US = 10_000_000
+"""What is kept here of topics that are gone is looked for so far apart at least: each look goes
+over all topics."""
 RETRY_US = 1_000_000
 """Who could not be told of a transaction is told again after this."""
 
@@ -50,8 +53,11 @@ class Leftovers:
         """Topics whose journals are looked at or dropped just now."""
         self._later_us: dict[str, int] = {}
         """When those who take part in a topic's transactions are told again."""
-        self._tidied: set[str] = set()
-        self._tidied_version = -1
+        self._journals: dict[str, str] = {}
+        """What topics were called in the store of journals, by name, at `_known_version`."""
+        self._known_version = -1
+        self._is_tidy = True
+        self._tidy_us = 0
 
     def let_go(self, broker: Broker, catalogue: ClusterCatalogue, mine: set[int]) -> bool:
         """Say of topics that are being deleted that they are let go of; False: one is not yet.
@@ -88,12 +94,29 @@ class Leftovers:
                 continue
             if buriers and buriers[self._slot_of(topic)] == self._node:
                 self._apart(topic, partial(self._bury, broker, catalogue, row))
+        self._follow(catalogue)
+        if not self._is_tidy and self._clock.now_us() >= self._tidy_us:
+            self._is_tidy, self._tidy_us = True, self._clock.now_us() + TIDY_US
+            broker.store.tidy(catalogue.words())
+
+    def _follow(self, catalogue: ClusterCatalogue) -> None:
+        """See whether the journals of a topic that was known are gone."""
         version = catalogue.version
-        if version != self._tidied_version:
-            words = catalogue.words()
-            if self._tidied - words:
-                broker.store.tidy(words)
-            self._tidied, self._tidied_version = words, version
+        if version == self._known_version:
+            return
+        changed = catalogue.changed_since(self._known_version)
+        placed, before = catalogue.placed(), self._journals
+        if changed is None or self._known_version < 0:
+            changed, self._journals = {*before, *placed}, {}
+        for name in changed:
+            row, known = placed.get(name), before.get(name)
+            journals = None if row is None else catalogue.journals_of(row)
+            self._is_tidy &= known is None or known == journals
+            if journals is not None:
+                self._journals[name] = journals
+            else:
+                self._journals.pop(name, None)
+        self._known_version = version
 
     def _bury(self, broker: Broker, catalogue: ClusterCatalogue, row: TopicRow) -> None:
         """Have everybody know what was decided in it, then drop its journals."""

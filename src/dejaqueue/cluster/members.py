@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
@@ -73,8 +74,14 @@ class Member:
     @classmethod
     def of(cls, fact: Fact) -> Member:
         """From a fact's value."""
-        values = json.loads(fact.value)
-        return cls(**{name: values[name] for name in cls.__slots__ if name in values})
+        return _member_of(fact.value)
+
+
+@lru_cache(maxsize=1_024)
+def _member_of(value: bytes) -> Member:
+    """Each round asks for all of them several times, and they hardly ever change."""
+    values = json.loads(value)
+    return Member(**{name: values[name] for name in Member.__slots__ if name in values})
 
 
 def members_of(facts: Iterable[Fact]) -> dict[str, Member]:

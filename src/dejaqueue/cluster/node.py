@@ -42,10 +42,11 @@ from dejaqueue.cluster.identity import agree
 from dejaqueue.cluster.layout import Layout
 from dejaqueue.cluster.leftovers import Leftovers
 from dejaqueue.cluster.members import Member, Membership, members_of, new_session
-from dejaqueue.cluster.ownership import View, owners_of
+from dejaqueue.cluster.ownership import View
 from dejaqueue.cluster.placement import hashed_slot, slot_of, start_for
 from dejaqueue.cluster.shared_keys import PREFIX as KEYS
 from dejaqueue.cluster.shared_keys import SharedKeys
+from dejaqueue.cluster.sight import Sight
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
@@ -55,8 +56,6 @@ from dejaqueue.journal.segments.shared_store import TopicSlots
 from dejaqueue.model import Topic
 from dejaqueue.version import __version__
 
-PEERS_KEY = "peers/key"
-"""The fact that has what brokers show to one another: whoever reads it is one of them."""
 ROUND_MS = 1_000
 """A round runs at least this often, bells or not."""
 AGAIN_MS = 50
@@ -130,7 +129,8 @@ class Node:
         self._adopts = adopts
         self._slots = slots
         self._layout = Layout()
-        self._claims = Claims(name, coordinator, self._where)
+        self._sight = Sight(coordinator, self._clock)
+        self._claims = Claims(name, coordinator, self._where, self._sight.owners_facts)
         self._leftovers = Leftovers(name, self._where, self._slot, self._see_topics, self._clock)
         self._mine: dict[int, int] = {}
         """Slots that a round has found to be ours, with the revision of their facts."""
@@ -142,9 +142,8 @@ class Node:
         self._renewal = Wake()
         self._deadline = Wake()
         self._leaving = self._stopping = False
-        self._topics_changed = True
-        self._refresh_us = 0
-        self._settled_us = 0
+        self._topics_changed, self._is_behind = True, False
+        self._refresh_us = self._settled_us = 0
         """Until then, after it has joined, this broker leaves others what was theirs. If all lost
         their membership with the coordinator, all come back; if not, the first would take over
         everything, and hand most of it back."""
@@ -184,7 +183,7 @@ class Node:
         """Which topics lie in which slots, by what is known of them now."""
         assert self._catalogue is not None
         if self._layout.version != self._catalogue.version:
-            self._layout = Layout.of(self._catalogue, self._slots)
+            self._layout = self._layout.after(self._catalogue, self._slots)
         return self._layout
 
     def _slots_of(self, topic: str) -> TopicSlots:
@@ -225,6 +224,7 @@ class Node:
     def fenced(self, topic: str) -> None:
         """A journal of the topic has another owner: look before it is opened again."""
         self._mine.pop(self._slot(topic), None)
+        self._sight.doubt()
         self._round.ring()
 
     def placed(self, topic: str) -> None:
@@ -248,8 +248,7 @@ class Node:
     def _look_until(self, found: Callable[[], bool], seconds: float) -> bool:
         """Go rounds until something is true; False: it takes longer than that."""
         self._see_topics()
-        until_us = self._clock.now_us() + int(seconds * 1e6)
-        bell = Wake()
+        until_us, bell = self._clock.now_us() + int(seconds * 1e6), Wake()
         self._looking.append(bell)
         try:
             while not found():
@@ -316,12 +315,8 @@ class Node:
         self._member = replace(self._member, url=url, http_url=http_url)
         self._join()
         self._keys.refresh()
-        for prefix, bell in (
-            (members.PREFIX, self._round.ring),
-            (ownership.PREFIX, self._round.ring),
-            (CATALOGUE, self._see_topics),
-            (KEYS, self._renewal.ring),
-        ):
+        self._watches += self._sight.open(self._round.ring)
+        for prefix, bell in ((CATALOGUE, self._see_topics), (KEYS, self._renewal.ring)):
             self._watches.append(self.coordinator.watch(prefix, bell))
         for name, run in (
             ("dejaq-member", self._renew_for_ever),
@@ -345,6 +340,7 @@ class Node:
         self.clocks.begin()  # waiting for an earlier life may have taken all the time there is
         self._settled_us = self._clock.now_us() + min(self._lease_ms * 500, SETTLE_US)
         self._membership = membership
+        self._sight.doubt()
         self.on_join(membership.key, self._member.session)
         log.info("node %s has joined; %s keeps the facts", self.name, self.coordinator.summary)
         if self._checker is not None:
@@ -439,12 +435,13 @@ class Node:
 
     def _go_rounds(self) -> None:
         while not self._stopping:
-            again_ms = ROUND_MS
+            began_us, again_ms = self._clock.now_us(), ROUND_MS
             try:
                 again_ms = self.round()
             except DejaQError as error:
                 log.warning("node %s: a round failed: %s", self.name, error)
             self._clock.wait_until(self._clock.now_us() + again_ms * 1_000, self._round)
+            self._sight.rest(began_us)
 
     def _see_topics(self) -> None:
         self._topics_changed = True
@@ -477,7 +474,7 @@ class Node:
             self._read_catalogue(catalogue, broker)
         if broker.keys.peers_key is None:
             broker.keys.peers_key = members.peers_key(self.coordinator)
-        facts = self.coordinator.list(members.PREFIX)
+        facts = self._sight.members()
         living = members_of(facts)
         if all(member.session != session for member in living.values()):
             self._renewal.ring()  # the coordinator went back; all who are not listed would claim
@@ -485,24 +482,22 @@ class Node:
         self._say_how_it_is(membership, facts)
         living[self.name] = membership.member
         self._hand_overs.look_again()
-        owners = owners_of(self.coordinator.list(ownership.PREFIX))
+        owners = self._sight.owners()
         self._forget_gone(living)
         self._view = View(living, owners)
         waits = self._clock.now_us() < self._settled_us
         is_complete = not self.planned or self.coordinator.get(ownership.COMPLETE) is not None
         plan = ownership.plan(
-            self.name,
-            session,
-            self._view,
-            self._slots,
+            *(self.name, session, self._view, self._slots),
             waits=waits,
             planned=self.planned,
             is_complete=is_complete,
         )
         served = self._served()
-        for slot in plan.drop:
+        drop = set(plan.drop)  # mostly all that others have
+        for slot in drop.intersection(self._mine):
             self._mine.pop(slot, None)
-        dropped = [name for slot in plan.drop for name in served.pop(slot, ())]
+        dropped = [name for slot in sorted(drop & served.keys()) for name in served.pop(slot)]
         self._hand_overs.drop(broker, dropped)
         taken = self._claims.claim_all(plan.claim, session, self._view.owners)
         if taken:
@@ -514,11 +509,11 @@ class Node:
         with self._serving:
             if self._membership is not membership or not membership.is_valid():
                 return ROUND_MS
-            names = self._laid_out().names
+            laid_out = self._laid_out()
             for slot in [slot for slot in mine if not self._is_given(slot)]:  # since a moment ago
                 self._mine[slot] = self._view.owners[slot].revision
-                here = served.get(slot, ())
-                for name in [name for name in names.get(slot, ()) if name not in here]:
+                here = set(served.get(slot, ()))
+                for name in [name for name in laid_out.served(slot) if name not in here]:
                     broker.take(name)
             on_hand = [slot for slot in plan.hand_over if not self._is_given(slot)]
             given = {slot: self._view.owners[slot].revision for slot in on_hand}
@@ -537,8 +532,11 @@ class Node:
     def _read_catalogue(self, catalogue: ClusterCatalogue, broker: Broker) -> None:
         """Serve by the catalogue of now. While it cannot be read, what is served goes on."""
         try:
-            if catalogue.refresh():
-                broker.catalogue_changed()
+            changed = catalogue.news()
+            if changed is None or changed or self._is_behind:
+                changed, self._is_behind = None if self._is_behind else changed, True
+                broker.catalogue_changed(changed)
+                self._is_behind = False
         except DejaQError as error:
             self._topics_changed = True
             log.warning("node %s can't read the catalogue: %s", self.name, error)
@@ -577,8 +575,10 @@ class Node:
     def _served(self) -> dict[int, list[str]]:
         """What this broker serves, by slot."""
         served: dict[int, list[str]] = {}
-        for runtime in () if self._broker is None else self._broker.runtimes():
-            served.setdefault(self._slot(runtime.served_as), []).append(runtime.served_as)
+        if self._broker is not None:
+            slot_of = self._laid_out().slot
+            for name in [runtime.served_as for runtime in self._broker.runtimes()]:
+                served.setdefault(slot_of(name), []).append(name)
         return served
 
     # --- giving ---------------------------------------------------------------------------------

@@ -47,14 +47,16 @@ class Owner:
         return json.dumps(values).encode()
 
 
+def owner_of(fact: Fact) -> tuple[int, Owner]:
+    """A slot and its owner."""
+    values = json.loads(fact.value)
+    owner = Owner(values["node"], values["session"], values["epoch"], fact.revision)
+    return int(fact.key.removeprefix(PREFIX)), owner
+
+
 def owners_of(facts: Iterable[Fact]) -> dict[int, Owner]:
     """Owners by slot."""
-    owners = {}
-    for fact in facts:
-        values = json.loads(fact.value)
-        owner = Owner(values["node"], values["session"], values["epoch"], fact.revision)
-        owners[int(fact.key.removeprefix(PREFIX))] = owner
-    return owners
+    return dict(map(owner_of, facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +118,21 @@ def plan(
     # A clock that is apart, or was not compared yet, keeps what it has.
     keeping = (one.node for one in members if one.takes or one.node == node)
     kept = dealt(keeping, slots, planned)
+    may_claim = may_claim and bool(wanted)
+    get = view.owners.get
     for slot in range(slots):
-        owner = view.owners.get(slot)
+        owner = get(slot)
         if owner is not None and owner.session == session:
             (made.keep if not kept or kept[slot] == node else made.hand_over).append(slot)
-        elif waits and owner is not None and owner.node not in ("", node):
+        elif (
+            not may_claim
+            or wanted[slot] != node
+            or view.living_owner(slot) is not None
+            or (waits and owner is not None and owner.node not in ("", node))
+        ):
             made.drop.append(slot)
-        elif may_claim and view.living_owner(slot) is None and wanted and wanted[slot] == node:
-            made.claim.append(slot)
         else:
-            made.drop.append(slot)
+            made.claim.append(slot)
     return made
 
 

@@ -51,21 +51,21 @@ def check_fact(key: str, value: bytes, revision: int | None, ttl_ms: int | None)
 class _BellWatch(Watch):
     """One bell and its prefix."""
 
-    def __init__(self, bells: Bells, prefix: str, bell: Callable[[], None]) -> None:
+    def __init__(self, bells: Bells, prefix: str, bell: Callable[[str | None], None]) -> None:
         self._bells = bells
         self.prefix = prefix
-        self._bell: Callable[[], None] | None = bell
+        self._bell: Callable[[str | None], None] | None = bell
         # Held while the bell rings, so that who closes waits for that; re-entrant, because a bell
         # may close its own watch.
         self._ringing = threading.RLock()
 
-    def ring(self) -> None:
-        """Ring, unless closed."""
+    def ring(self, key: str | None) -> None:
+        """Ring for a change of this fact, None = of any, unless closed."""
         with self._ringing:
             if self._bell is None:
                 return
             try:
-                self._bell()
+                self._bell(key)
             except Exception:  # noqa: BLE001 - whatever a listener does, the others hear theirs
                 _log.exception("a bell below %r failed", self.prefix)
 
@@ -85,6 +85,10 @@ class Bells:
 
     def add(self, prefix: str, bell: Callable[[], None]) -> Watch:
         """Ring this bell from now on. Raises BadRequest."""
+        return self.add_keyed(prefix, lambda _: bell())
+
+    def add_keyed(self, prefix: str, bell: Callable[[str | None], None]) -> Watch:
+        """As `add`; the bell is given the key that changed, None = any. Raises BadRequest."""
         watch = _BellWatch(self, check_prefix(prefix), bell)
         with self._lock:
             self._watches.append(watch)
@@ -102,14 +106,14 @@ class Bells:
             watches = list(self._watches)
         for watch in watches:
             if key is None or key.startswith(watch.prefix):
-                watch.ring()
+                watch.ring(key)
 
     def ring_below(self, prefix: str) -> None:
         """Ring those who watch exactly this prefix."""
         with self._lock:
             watches = [watch for watch in self._watches if watch.prefix == prefix]
         for watch in watches:
-            watch.ring()
+            watch.ring(None)
 
     def is_empty(self) -> bool:
         """True if nobody listens."""

@@ -112,6 +112,8 @@ class ProcessFacts:
         self._at: At = at or self._alarm.at
         self._lock = threading.RLock()
         self._kept: dict[str, Kept] = {}
+        self._ends_us: dict[str, int] = {}
+        """When facts vanish that do: a few of many, so that no call looks at all of them."""
         self._revision = 0
         self._planned_us: int | None = None
         self._open: list[ProcessCoordinator] = []
@@ -146,8 +148,10 @@ class ProcessFacts:
         """The facts below a prefix, or the one of this key, by key."""
         with self._lock:
             self._drop_vanished()
-            keys = [k for k in self._kept if (k == prefix if whole else k.startswith(prefix))]
-            return [self._kept[key].fact for key in sorted(keys)]
+            if whole:
+                kept = self._kept.get(prefix)
+                return [] if kept is None else [kept.fact]
+            return [self._kept[key].fact for key in sorted(self._kept) if key.startswith(prefix)]
 
     def put(self, key: str, value: bytes, revision: int | None, ttl_ms: int | None) -> int:
         """Store a fact. Raises Conflict."""
@@ -159,7 +163,7 @@ class ProcessFacts:
             if ttl_ms is not None:
                 ttl_us = ttl_ms * 1_000
                 kept = replace(kept, ttl_us=ttl_us, until_us=self.clock.now_us() + ttl_us)
-            self._kept[key] = kept
+            self._store(key, kept)
             self._changed(key)
             self._plan_vanishing()
             return kept.fact.revision
@@ -172,7 +176,7 @@ class ProcessFacts:
             if kept is None or kept.fact.revision != revision:
                 return False
             if kept.until_us is not None:
-                self._kept[key] = replace(kept, until_us=self.clock.now_us() + kept.ttl_us)
+                self._store(key, replace(kept, until_us=self.clock.now_us() + kept.ttl_us))
             return True
 
     def delete(self, key: str, revision: int | None) -> bool:
@@ -182,6 +186,7 @@ class ProcessFacts:
             self._compare(key, revision)
             if self._kept.pop(key, None) is None:
                 return False
+            self._ends_us.pop(key, None)
             self._changed(key)
             return True
 
@@ -195,6 +200,8 @@ class ProcessFacts:
         with self._lock:
             changed = self._kept.keys() | copy.kept.keys()
             self._revision, self._kept = copy.revision, dict(copy.kept)
+            ends_us = {key: kept.until_us for key, kept in self._kept.items()}
+            self._ends_us = {key: until for key, until in ends_us.items() if until is not None}
             for key in sorted(changed):
                 self._changed(key)
             self._plan_vanishing()
@@ -202,6 +209,13 @@ class ProcessFacts:
     def soon(self, call: Callable[[], None]) -> None:
         """Make a call on the thread of the facts."""
         self._at(self.clock.now_us(), call)
+
+    def _store(self, key: str, kept: Kept) -> None:
+        self._kept[key] = kept
+        if kept.until_us is None:
+            self._ends_us.pop(key, None)
+        else:
+            self._ends_us[key] = kept.until_us
 
     def _compare(self, key: str, revision: int | None) -> None:
         kept = self._kept.get(key)
@@ -215,15 +229,12 @@ class ProcessFacts:
 
     def _drop_vanished(self) -> None:
         now_us = self.clock.now_us()
-        over = [k for k, v in self._kept.items() if v.until_us is not None and v.until_us <= now_us]
-        for key in over:
-            del self._kept[key]
+        for key in [key for key, until_us in self._ends_us.items() if until_us <= now_us]:
+            del self._kept[key], self._ends_us[key]
             self._changed(key)
 
     def _plan_vanishing(self) -> None:
-        next_us = min(
-            (k.until_us for k in self._kept.values() if k.until_us is not None), default=0
-        )
+        next_us = min(self._ends_us.values(), default=0)
         # One plan at a time: after a renewal it comes too early, and then plans the next one.
         if next_us and (self._planned_us is None or next_us < self._planned_us):
             self._planned_us = next_us
@@ -304,7 +315,11 @@ class ProcessCoordinator(Coordinator):
 
     def watch(self, prefix: str, bell: Callable[[], None]) -> Watch:
         """Ring the bell, on the thread of the facts, after changes below the prefix."""
-        return self.bells.add(prefix, self._heard(bell))
+        return self.watch_keys(prefix, lambda _: bell())
+
+    def watch_keys(self, prefix: str, bell: Callable[[str | None], None]) -> Watch:
+        """As `watch`, and the bell is given the key of the fact that changed; None = any."""
+        return self.bells.add_keyed(prefix, self._heard(bell))
 
     def on_last_close(self, call: Callable[[], None]) -> None:
         """What to do when the last coordinator of these facts was closed."""
@@ -316,10 +331,10 @@ class ProcessCoordinator(Coordinator):
         if self._facts.leave(self) and self._on_last_close is not None:
             self._on_last_close()
 
-    def _heard(self, bell: Callable[[], None]) -> Callable[[], None]:
-        def ring() -> None:
+    def _heard(self, bell: Callable[[str | None], None]) -> Callable[[str | None], None]:
+        def ring(key: str | None) -> None:
             if not self.is_cut:
-                bell()
+                bell(key)
 
         return ring
 

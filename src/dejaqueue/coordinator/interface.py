@@ -15,7 +15,7 @@ Duties of a `Coordinator` (any thread may call any method):
     than that after the last renewal; its vanishing is a change. Nothing else vanishes.
  5. `watch` rings the bell after every change of a fact below the prefix: at once where the server
     can say so, within `poll_ms` otherwise; too often is fine, never is not. It also rings when
-    the server is back after it was away.
+    the server is back after it was away. `watch_keys` says which fact it was, where that is known.
  6. A call that got no answer raises Unavailable: its outcome is unknown.
 """
 
@@ -95,6 +95,14 @@ class Coordinator(ABC):
     @abstractmethod
     def watch(self, prefix: str, bell: Callable[[], None]) -> Watch:
         """Ring the bell, on a thread of the coordinator's, after changes below the prefix."""
+
+    def watch_keys(self, prefix: str, bell: Callable[[str | None], None]) -> Watch:
+        """As `watch`, and the bell is given the key of the fact that changed.
+
+        Args:
+            bell: None = any of them may have changed; of a backend that knows no keys, always.
+        """
+        return self.watch(prefix, lambda: bell(None))
 
     @abstractmethod
     def close(self) -> None:

@@ -153,7 +153,11 @@ class SqlCoordinator(Coordinator):
 
     def watch(self, prefix: str, bell: Callable[[], None]) -> Watch:
         """Ring the bell, on the thread that asks for changes, after changes below the prefix."""
-        watch = self._bells.add(prefix, bell)
+        return self.watch_keys(prefix, lambda _: bell())
+
+    def watch_keys(self, prefix: str, bell: Callable[[str | None], None]) -> Watch:
+        """As `watch`, and the bell is given the key of the fact that changed; None = any."""
+        watch = self._bells.add_keyed(prefix, bell)
         self._changes.start()
         return watch
 

@@ -485,6 +485,10 @@ class LateReader(Coordinator):
         """See Coordinator.watch."""
         return self._inner.watch(prefix, bell)
 
+    def watch_keys(self, prefix: str, bell: Callable[[str | None], None]) -> Watch:
+        """See Coordinator.watch_keys."""
+        return self._inner.watch_keys(prefix, bell)
+
     def close(self) -> None:
         """See Coordinator.close."""
         self._inner.close()

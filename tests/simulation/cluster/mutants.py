@@ -186,7 +186,7 @@ def a_topic_is_deleted_in_one_step(patch: pytest.MonkeyPatch) -> None:
             catalogue._change(lambda: ClosedTopic(name, row.ids_from))
             catalogue._change(lambda: DeletedTopic(name))
 
-    def catalogue_changed(self: Broker) -> None:
+    def catalogue_changed(self: Broker, names: object = None) -> None:
         """It compares names, and not what the journals are called."""
         with self._lock:
             topics = {name: self._catalogue.find(name) for name in self._topics}

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.clock import SteadyClock
 from dejaqueue.cluster.claims import Claims
 from dejaqueue.cluster.ownership import PREFIX, Owner, owners_of
+from dejaqueue.cluster.sight import Sight
 from dejaqueue.coordinator.in_process import ProcessFacts
 
 
@@ -20,7 +22,8 @@ def facts() -> Iterator[ProcessFacts]:
 
 
 def claims(node: str, facts: ProcessFacts) -> Claims:
-    return Claims(node, facts.open(), Threads())
+    coordinator = facts.open()
+    return Claims(node, coordinator, Threads(), Sight(coordinator, SteadyClock()).owners_facts)
 
 
 def stored(facts: ProcessFacts) -> dict[int, Owner]:
