@@ -66,6 +66,7 @@ def test_a_peer_answers_throughput(tmp_path: Path, system: str) -> None:
         ("sqs", {"send", "receive_delete", "delay_p99", "delay_early"}),
         ("doq", {"streams_enqueue", "streams_dequeue", "streams_both"}),
         ("fair", {"lease_ack", "lease_ack_priority", "jain"}),
+        ("peers", {"deliver_p50", "send_1", "send_64", "take_1", "delay_p99", "delay_server_us"}),
         (
             "subscriptions",
             {
