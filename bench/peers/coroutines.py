@@ -149,3 +149,7 @@ class CoroutineLoad:
                 self._consumer = None
 
         self._run(run())
+
+    def end(self) -> None:
+        """Close the event loop."""
+        self._runner.close()

@@ -150,14 +150,23 @@ class _AsyncMemory(peer.AsyncPeer, peer.AsyncSender, peer.AsyncConsumer):
         pass
 
 
-def _loads() -> list[tuple[ThreadLoad | CoroutineLoad, _Memory]]:
-    memory, other = _Memory(), _AsyncMemory()
-    return [(ThreadLoad(memory), memory), (CoroutineLoad(other), other.inner)]
+@pytest.fixture(params=["threads", "coroutines"])
+def loaded(request: pytest.FixtureRequest) -> Iterator[tuple[ThreadLoad | CoroutineLoad, _Memory]]:
+    """A load and the queue that it is on."""
+    if request.param == "threads":
+        memory = _Memory()
+        yield ThreadLoad(memory), memory
+        return
+    other = _AsyncMemory()
+    load = CoroutineLoad(other)
+    yield load, other.inner
+    load.end()
 
 
-@pytest.mark.parametrize("index", [0, 1], ids=["threads", "coroutines"])
-def test_what_warms_up_does_not_count__and_what_is_early_is_early(index: int) -> None:
-    load, memory = _loads()[index]
+def test_what_warms_up_does_not_count__and_what_is_early_is_early(
+    loaded: tuple[ThreadLoad | CoroutineLoad, _Memory],
+) -> None:
+    load, memory = loaded
     queue = Queue("any", delays_ms=(60_000,))
     load.open(queue, 1)
     memory.send(payload_of(WARM_US))
@@ -170,9 +179,10 @@ def test_what_warms_up_does_not_count__and_what_is_early_is_early(index: int) ->
     load.close()
 
 
-@pytest.mark.parametrize("index", [0, 1], ids=["threads", "coroutines"])
-def test_each_connection_sends__and_a_consumer_that_gets_nothing_ends(index: int) -> None:
-    load, memory = _loads()[index]
+def test_each_connection_sends__and_a_consumer_that_gets_nothing_ends(
+    loaded: tuple[ThreadLoad | CoroutineLoad, _Memory],
+) -> None:
+    load, memory = loaded
     queue = Queue("any")
     load.open(queue, 4)
     said = load.send(0.02)
