@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.load import PAYLOAD_BYTES
 from bench.machine import family_seconds
 from bench.peers import peer
 from bench.peers.coroutines import CoroutineLoad
-from bench.peers.message import PAYLOAD_BYTES, WARM_US, payload_of, time_of
+from bench.peers.message import WARM_US, payload_of, time_of
 from bench.peers.peer import Queue
 from bench.peers.threads import ThreadLoad
 from bench.questions import peers as question
