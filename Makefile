@@ -188,7 +188,7 @@ reliability: venv-dev ## everything that breaks things on purpose, in half an ho
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure
-.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster bench-workers bench-sqs bench-subscriptions
+.PHONY: bench figures bench-scale bench-many bench-spark bench-cluster bench-workers bench-peers bench-sqs bench-subscriptions
 bench: venv-bench ## measure DejaQ and its peers (QUESTION=throughput; AGAINST=commit: this tree and that one in turns)
 	@scripts/install_servers.sh || true
 	@$(PY) -m bench $(QUESTION) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
@@ -213,6 +213,13 @@ bench-workers: venv-bench ## tasks beside Celery, Dramatiq, Huey, RQ and arq, on
 	@scripts/install_servers.sh || true
 	@scripts/install_peers.sh || true
 	@$(PY) -m bench workers $(ARGS)
+	@$(PY) scripts/generate_reference.py
+
+bench-peers: venv-bench ## one message a call, and delays, beside RabbitMQ, JetStream, PostgreSQL, Redis, beanstalkd, in ten minutes
+	@scripts/install.sh cluster
+	@scripts/install_servers.sh || true
+	@scripts/install_peers.sh || true
+	@$(PY) -m bench peers $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
 bench-sqs: venv-bench ## SQS's calls beside moto and ElasticMQ, and delays of days, in a quarter of an hour

@@ -43,6 +43,7 @@ DEFAULT_QUESTIONS = tuple(
         "many",
         "processes",
         "workers",
+        "peers",
         "sqs",
         "console",
         "scaling",
@@ -89,7 +90,7 @@ def main(
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, spark, parts
     (all by default); and subscriptions, doq, scale, spark_lateness, journals, bytes, cluster,
-    many, processes, workers, sqs, console, scaling.
+    many, processes, workers, peers, sqs, console, scaling.
     """
     start_reaper()
     names = tuple(name.strip() for name in systems.split(","))

@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -70,6 +71,24 @@ def processor_seconds(pid: int) -> float:
         fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return own + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def family_seconds(pids: Iterable[int]) -> float:
+    """Processor time of processes, with all that they have started, whether it has ended or not.
+
+    What has ended counts once it was waited for.
+    """
+    ticks, seen, left = 0, set[int](), list(pids)
+    while left:
+        pid = left.pop()
+        if pid in seen:
+            continue
+        seen.add(pid)
+        with suppress(OSError):  # it has ended since it was listed
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(int(field) for field in fields[11:15])
+            left += _children_of(pid)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _children_of(pid: int) -> list[int]:

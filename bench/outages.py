@@ -26,8 +26,8 @@ from statistics import median
 from bench.load import far_load
 from bench.outage import Probe
 from bench.phases import phases_of
-from bench.questions.journals import let_in
 from bench.systems.cluster import NODES, ClusterSystem
+from bench.systems.servers import let_in
 from bench.systems.system import Plan
 from dev.services import start
 

@@ -35,6 +35,7 @@ TITLES = {
     "many": "Many consumers, partitions and topics",
     "processes": "Processes that divide a directory",
     "workers": "Workers",
+    "peers": "One message a call, beside other queues",
     "sqs": "The API of Amazon SQS",
     "console": "The console",
     "scaling": "What consumers are scaled by, simulated",

@@ -15,6 +15,9 @@ import numpy as np
 from bench.results import Outcome, Row
 
 COLOURS = {"dejaq": "#d1495b", "redis": "#30638e", "beanstalkd": "#9aa5b1", "spark": "#9aa5b1"}
+COLOURS |= {"dejaq_asyncio": "#e9a5ae", "redis_streams": "#6f9fc8", "redis_sorted_set": "#30638e"}
+COLOURS |= {"rabbitmq_quorum": "#c77700", "rabbitmq_classic": "#e0b060", "postgresql": "#3b3f8f"}
+COLOURS |= {"jetstream": "#2f9e6e"}
 INK, FAINT = "#22262b", "#d8dde3"
 WIDTH_INCHES, DPI = 8.0, 144
 
@@ -99,8 +102,8 @@ def _paint_lateness(pyplot: Any, outcome: Outcome) -> Any:
     axes.set_xlabel("milliseconds after the due time")
     axes.set_ylabel("share of messages later than that")
     axes.grid(color=FAINT, linewidth=0.5)
-    axes.legend(frameon=False)
-    axes.set_title("lateness")
+    axes.legend(frameon=False, fontsize="small")
+    axes.set_title(outcome.rows[0].question)
     return figure
 
 
@@ -123,5 +126,6 @@ def _paint_hot_instant(pyplot: Any, outcome: Outcome) -> Any:
 
 PAINTERS: dict[str, Callable[[Any, Outcome], Any]] = {
     "lateness": _paint_lateness,
+    "peers": _paint_lateness,
     "hot_instant": _paint_hot_instant,
 }

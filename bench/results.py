@@ -38,6 +38,7 @@ QUESTIONS = (
     "many",
     "processes",
     "workers",
+    "peers",
     "sqs",
     "console",
     "scaling",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what `make bench QUESTION=workers` and `QUESTION=sqs` compare with: task queues for Python and moto into
+# Install what `make bench QUESTION=workers`, `peers` and `sqs` compare with: task queues and clients for Python and moto into
 # bench/out, apart from .venv and, where they want different packages, from each other; ElasticMQ; and RabbitMQ.
 # Nothing else needs them.
 set -euo pipefail

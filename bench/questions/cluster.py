@@ -23,11 +23,10 @@ from statistics import median
 from bench.load import far_load, past_load
 from bench.outages import OUTAGES, Rates, Report, Size, outages_jetstream, outages_postgresql
 from bench.percentiles import spread
-from bench.questions.journals import let_in
 from bench.results import Outcome, Row
 from bench.systems.cluster import ClusterSystem
 from bench.systems.dejaq import DejaqSystem
-from bench.systems.servers import ServerFailed
+from bench.systems.servers import ServerFailed, let_in
 from bench.systems.skip_locked import SkipLockedQueue
 from bench.systems.system import Measured, Plan
 from dejaqueue.errors import DejaQError

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from bench.load import past_load
 from bench.percentiles import spread
 from bench.results import Outcome, Row
 from bench.systems.dejaq import DejaqSystem
-from bench.systems.servers import new_folder
+from bench.systems.servers import let_in, new_folder
 from bench.systems.system import Measured, Plan
 from dev.services import missing, start
 
@@ -73,13 +72,6 @@ def _server_turn(name: str, plan: Plan, number: int, rates: Rates, report: Repor
     let_in(plan.folder)
     with start(name) as service:
         _turn(name, service.url, plan, number, rates, report)
-
-
-def let_in(path: Path) -> None:
-    """Servers that run as another user have to get to their folders."""
-    for folder in (path, *path.parents):
-        if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
-            folder.chmod(folder.stat().st_mode | 0o001)
 
 
 def _turn(

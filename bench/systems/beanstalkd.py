@@ -114,6 +114,11 @@ class BeanstalkdSystem(System):
             self._server.stop()
             self._server = None
 
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"beanstalk://127.0.0.1:{self._port}"
+
     def pid(self) -> int:
         """Process id of the server."""
         assert self._server is not None

@@ -1,6 +1,6 @@
 """NATS JetStream: one stream on disk, and a durable pull consumer for each group.
 
-Room: bench. The only file that imports `nats`.
+Room: bench.
 Holds: `sync_interval: always`: an ack of a publish is on disk. A message that a consumer has
 fetched is pending until it is acked; a group's acks are sent, and the last batch's are waited for.
 

@@ -1,6 +1,6 @@
 """Redis as a durable timeline: a sorted set by due time, a hash of payloads, leases by script.
 
-Room: bench. The only file that imports `redis`.
+Room: bench.
 Holds: `appendonly yes, appendfsync always`: a reply is on disk. A leased message is in `leased`
 under the end of its lease until it is acked, so that a crash of the consumer loses nothing.
 

@@ -149,6 +149,12 @@ class Broker:
         return f"amqp://guest:guest@127.0.0.1:{port}//"
 
     @property
+    def pids(self) -> list[int]:
+        """Process ids of its programs."""
+        own = [] if self._dejaq is None else [self._dejaq.pid()]
+        return own + [server.pid for server in self._servers]
+
+    @property
     def client(self) -> Any:
         """DejaQ's client."""
         assert self._dejaq is not None

@@ -1,0 +1,257 @@
+"""What does a single message cost, and when does it come, beside the queues that others use?
+
+The same load for each, by the client that its Python users have, and a new server for each turn.
+Two programs of their own are its clients: one sends, one takes. A send counts when the server has
+confirmed it, a message when it was acked.
+
+- `deliver_…`: 100 messages a second, one a call: from the call of `send` to the moment that a
+  consumer which waits has the message.
+- `send_1`: one connection, one message after the other, a second.
+- `send_64`: 64 connections (`--senders`), each one message after the other: threads that have a
+  client each, or tasks of an event loop where the client is asynchronous.
+- `take_1`: of what these have sent, one consumer takes and acks one by one, a second.
+- `delay_…`: 200 messages a second with delays of 0.2 to 2 s, by the queue's own means: how late
+  they come, and how many come early. `delay_one_queue_…` is RabbitMQ's other pattern. What it costs
+  is both the sending and the taking.
+
+`…_server_us` and `…_client_us`: processor time of a message, by /proc: of all the server's
+processes, and of the load's. An idle server that spins pays for that too.
+
+Acks differ: PostgreSQL, Redis and beanstalkd answer each; DejaQ sends them on, and counts when the
+consumer is closed, which waits for all; RabbitMQ and JetStream send them and answer none. How each
+syncs stands beside its version. Delays have their own shapes: RabbitMQ's are dead letters of queues
+with a time to live (bench/peers/rabbitmq.py), beanstalkd's are whole seconds, Redis streams have
+none. DejaQ's ratio is to the best of the others; a row `…_by_PEER` is to that peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from bench.machine import family_seconds
+from bench.peers.peer import Queue
+from bench.percentiles import percentile, spread
+from bench.results import Outcome, Row
+from bench.systems import peers
+from bench.systems.peers import ONE_QUEUE, Kind, Program
+from bench.systems.system import Plan
+
+QUESTION = "peers"
+ROUNDS_MAX = 3
+SECONDS_MAX = 2.0
+DELAYED_PER_SECOND = 200
+DELIVERED_PER_SECOND, DELIVER_TIMES = 100, 1.5
+"""Half of that, and for longer: whoever syncs twice for a message has to keep up on a slow disk."""
+DELAYS_MS = tuple(range(200, 2_001, 100))
+QUICK_DELAYS_MS = (200, 300, 500)
+IDLE_SECONDS = 5.0
+"""A consumer that gets nothing for so long is given up: more than any delay, rounded up."""
+WARM_ROWS = 20
+"""Messages of `deliver` that do not count."""
+OWN = ("dejaq", "dejaq_asyncio")
+SIDE_BY_SIDE = {
+    "deliver_p50": ("jetstream", "redis_streams"),
+    "send_1": ("postgresql",),
+    "send_64": ("redis_streams",),
+}
+"""Cases with a row of their own beside a peer."""
+PERCENTS = {"p50": 50.0, "p99": 99.0, "max": 100.0}
+RATE = "messages/s"
+
+Report = Callable[[str], None]
+Found = dict[tuple[str, str], list[float]]
+Figures = dict[str, float]
+
+
+def measure(plan: Plan, report: Report) -> Outcome:
+    """Answer the question."""
+    kinds, left_out = peers.available(None if "redis" in plan.systems else OWN)
+    found: Found = {}
+    late: dict[str, list[int]] = {}
+    for number in range(1, min(plan.rounds, ROUNDS_MAX) + 1):
+        for kind in kinds:
+            turn = Turn(kind, plan, number)
+            for case, value in turn.run().items():
+                found.setdefault((kind.name, case), []).append(value)
+                report(f"round {number}: {kind.name} {case}: {value:,.4g} {unit_of(case)}")
+            for name, late_us in turn.late_us.items():
+                late.setdefault(name, []).extend(late_us)
+    outcome = outcome_of(found)
+    outcome.left_out = left_out
+    outcome.versions = peers.versions(kinds)
+    percents = [*np.arange(0.5, 99.5, 0.5), *np.arange(99.5, 100.0, 0.1)]
+    for name, late_us in late.items():
+        ms = [max(percentile(late_us, float(p)) / 1_000, 0.001) for p in percents]
+        outcome.series[name] = {"percent": [float(p) for p in percents], "ms": ms}
+    return outcome
+
+
+class Turn:
+    """All cases of one queue, on a new server.
+
+    Attributes:
+        late_us: of `delay`, by the system's name, with the pattern behind it where there are two.
+    """
+
+    def __init__(self, kind: Kind, plan: Plan, seed: int) -> None:
+        self._kind, self._plan, self._seed = kind, plan, seed
+        self._seconds = min(plan.seconds, SECONDS_MAX)
+        self.late_us: dict[str, list[int]] = {}
+
+    def run(self) -> Figures:
+        """Figures by case."""
+        with (
+            peers.serving(self._kind, self._plan.folder) as (url, self._pids),
+            _programs(self._kind, url) as (self._sender, self._taker),
+        ):
+            figures = self._deliver() | self._rates()
+            for pattern in self._kind.patterns:
+                figures |= self._delay(pattern)
+            return figures
+
+    def _deliver(self) -> Figures:
+        queue = Queue("deliver", is_waited_on=True)
+        rows = WARM_ROWS + int(DELIVERED_PER_SECOND * DELIVER_TIMES * self._seconds)
+        said, costs = self._paced(queue, DELIVERED_PER_SECOND, rows)
+        late_us = said["late_us"][WARM_ROWS:]
+        names = {name: PERCENTS[name] for name in ("p50", "p99")}
+        return _under("deliver", _lateness(late_us, names) | costs)
+
+    def _rates(self) -> Figures:
+        queue, sender, figures = Queue("rates"), self._sender, Figures()
+        sender.ask("make", queue)
+        sent = 0
+        for case, connections in (("send_1", 1), ("send_64", self._plan.senders)):
+            sender.ask("open", queue, connections=connections)
+            before = family_seconds(self._pids)
+            said = sender.ask("send", seconds=self._seconds)
+            sent += said["rows"]
+            figures |= self._rate(case, said, family_seconds(self._pids) - before)
+            sender.ask("close")
+        taker = self._taker
+        taker.ask("listen", queue, idle_seconds=IDLE_SECONDS)
+        before = family_seconds(self._pids)
+        said = taker.ask("take", rows=sent - 1, seconds=self._seconds)
+        figures |= self._rate("take_1", said, family_seconds(self._pids) - before)
+        taker.ask("close")
+        return figures
+
+    def _rate(self, case: str, said: dict[str, Any], server_seconds: float) -> Figures:
+        if not said["rows"]:
+            raise AssertionError(f"{self._kind.name}: {case}: nothing in {self._seconds} s")
+        costs = _costs(said["rows"], server_seconds, said["processor_seconds"])
+        return {case: said["rows"] / said["seconds"]} | _under(case, costs)
+
+    def _delay(self, pattern: str) -> Figures:
+        delays_ms = QUICK_DELAYS_MS if self._plan.quick else DELAYS_MS
+        queue = Queue(f"delay{pattern}", pattern, delays_ms, is_waited_on=True)
+        rows = max(len(delays_ms), int(DELAYED_PER_SECOND * self._seconds))
+        # The same for all in a round, and not in order: a queue that is in order waits for it.
+        drawn = np.random.default_rng(self._seed).choice(delays_ms, rows)
+        said, costs = self._paced(queue, DELAYED_PER_SECOND, rows, [int(one) for one in drawn])
+        is_other = pattern == ONE_QUEUE
+        self.late_us[self._kind.name + (f" {pattern}" if is_other else "")] = said["late_us"]
+        figures = _lateness(said["late_us"], PERCENTS) | costs
+        figures["early"] = sum(one < 0 for one in said["late_us"])
+        return _under(f"delay_{pattern}" if is_other else "delay", figures)
+
+    def _paced(
+        self, queue: Queue, per_second: int, rows: int, delays_ms: list[int] | None = None
+    ) -> tuple[dict[str, Any], Figures]:
+        """Send at an even rate, with a consumer that waits: what it took, and what that cost."""
+        sender, taker = self._sender, self._taker
+        sender.ask("make", queue)
+        sender.ask("open", queue, connections=1)
+        taker.ask("listen", queue, idle_seconds=IDLE_SECONDS)
+        before = family_seconds(self._pids)
+        taker.tell("take", rows=rows, seconds=20 * (self._seconds + IDLE_SECONDS))
+        sent = sender.ask("pace", per_second=per_second, delays_ms=delays_ms or [], rows=rows)
+        said = taker.answer()
+        server_seconds = family_seconds(self._pids) - before
+        sender.ask("close")
+        taker.ask("close")
+        if said["rows"] < rows:
+            lost = f"{said['rows']} of {rows} messages came"
+            raise AssertionError(f"{self._kind.name}: {queue.name}: {lost}")
+        client_seconds = sent["processor_seconds"] + said["processor_seconds"]
+        return said, _costs(rows, server_seconds, client_seconds)
+
+
+@contextmanager
+def _programs(kind: Kind, url: str) -> Iterator[tuple[Program, Program]]:
+    programs: list[Program] = []
+    try:
+        programs.append(Program(kind, url))
+        programs.append(Program(kind, url))
+        yield programs[0], programs[1]
+    finally:
+        for program in programs:
+            program.end()
+
+
+def _lateness(late_us: list[int], percents: dict[str, float]) -> Figures:
+    return {name: percentile(late_us, percent) / 1_000 for name, percent in percents.items()}
+
+
+def _costs(rows: int, server_seconds: float, client_seconds: float) -> Figures:
+    found = {"server_us": server_seconds, "client_us": client_seconds}
+    return {name: seconds * 1e6 / rows for name, seconds in found.items()}
+
+
+def _under(case: str, figures: Figures) -> Figures:
+    return {f"{case}_{name}": value for name, value in figures.items()}
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def unit_of(case: str) -> str:
+    """What a case is counted in."""
+    if case.endswith("_us"):
+        return "us"
+    if case.endswith("_early"):
+        return "messages"
+    return "ms" if case.endswith(("_p50", "_p99", "_max")) else RATE
+
+
+def outcome_of(found: Found) -> Outcome:
+    """Rows of what was measured: medians, and ratios to the others'; `early` is of all rounds."""
+    outcome = Outcome()
+    values: dict[tuple[str, str], float] = {}
+    for (name, case), ones in found.items():
+        outcome.spreads[f"{name}/{case}"] = spread(ones)
+        is_sum = unit_of(case) == "messages"
+        values[name, case] = sum(ones) if is_sum else outcome.spreads[f"{name}/{case}"]["median"]
+    for (name, case), value in values.items():
+        unit = unit_of(case)
+        row = Row(QUESTION, name, case, round(value, 3), unit)
+        best = _best(case, values) if name in OWN else None
+        if best is not None:
+            ratio = round(value / values[best, case], 3)
+            row = Row(QUESTION, name, case, round(value, 3), unit, ratio, best)
+        outcome.rows.append(row)
+        for peer in SIDE_BY_SIDE.get(case, ()) if name in OWN else ():
+            other = values.get((peer, case))
+            if other:
+                ratio, beside = round(value / other, 3), f"{case}_by_{peer}"
+                outcome.rows.append(Row(QUESTION, name, beside, row.value, unit, ratio, peer))
+    order = list(dict.fromkeys(row.case for row in outcome.rows))
+    outcome.rows.sort(key=lambda row: order.index(row.case))
+    return outcome
+
+
+def _best(case: str, values: dict[tuple[str, str], float]) -> str | None:
+    """The peer that does best; None = there is none, or nothing to divide by."""
+    peers_values = {
+        name: value
+        for (name, of), value in values.items()
+        if of == case and name not in OWN and value > 0
+    }
+    if not peers_values or unit_of(case) == "messages":
+        return None
+    most = unit_of(case) == RATE
+    return (max if most else min)(peers_values, key=lambda name: peers_values[name])
