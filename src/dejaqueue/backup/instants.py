@@ -11,7 +11,6 @@ See: manifest.py; broker/backup/restoring.py, which replays up to the instant.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.manifest import ENTRIES, Manifest, PartitionCopy
@@ -19,35 +18,29 @@ from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.times import show_instant
 
 
-class Chosen(NamedTuple):
-    """What to restore.
-
-    Attributes:
-        follows: with the log pieces behind it.
-    """
-
-    manifest: Manifest
-    follows: bool
-
-
-def chosen(archive: Archive, backup: str = "", instant_ms: int | None = None) -> Chosen:
+def chosen(
+    archive: Archive, backup: str = "", instant_ms: int | None = None
+) -> tuple[Manifest, bool]:
     """What to restore from.
 
     Args:
         backup: this one, as it is; "" = the newest, and what is behind it.
         instant_ms: as of then; None = as late as can be.
 
+    Returns:
+        The backup, and whether with the log pieces behind it.
+
     Raises:
         BadRequest: there is no such backup; others as `manifest_at`.
     """
     if backup:
-        return Chosen(archive.manifest(backup), follows=False)
+        return archive.manifest(backup), False
     newest = archive.newest()
     if newest is None:
         raise BadRequest("url", "a place with backups", archive.bucket.url)
     if instant_ms is None or (newest.chain and instant_ms > newest.cut_ms):
-        return Chosen(newest, follows=bool(newest.chain))
-    return Chosen(manifest_at(archive, instant_ms), follows=False)
+        return newest, bool(newest.chain)
+    return manifest_at(archive, instant_ms), False
 
 
 def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:

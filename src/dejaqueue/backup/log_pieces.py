@@ -12,7 +12,7 @@ Room: backup; pure.
 Holds: `LogPiece.decode(piece.encode()) == piece`, or JournalDamaged; pieces of a chain name the
 digest of the one before, so none can be left out or put in another's place unnoticed; checking
 needs no keys.
-See: log_chain.py, where pieces are stored; journal/segments/following.py, where slices come from.
+See: log_chain.py, where pieces are stored; journal/segments/log_turn.py, where slices come from.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import xxhash
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
-from dejaqueue.journal.segments.following import LogSlice
+from dejaqueue.journal.segments.log_turn import LogSlice
 
 MAGIC: Final = b"DEJAQLP1"
 _HEAD = struct.Struct("<8sII")
@@ -38,7 +38,7 @@ BUFFER_BYTES: Final = 16 << 20
 """A buffer that is larger is given back once it is not needed."""
 
 
-class PieceBuffer:
+class PieceScratch:
     """Memory for one piece after the other: memory of its own for each would have to be asked of
     the system, which takes longer than to fill it."""
 
@@ -84,7 +84,7 @@ class LogPiece:
     reached: dict[str, int] = field(default_factory=dict)
     data_keys: dict[str, str] = field(default_factory=dict)
 
-    def encode(self, buffer: PieceBuffer | None = None) -> memoryview:
+    def encode(self, buffer: PieceScratch | None = None) -> memoryview:
         """As it is stored.
 
         Args:
@@ -114,7 +114,9 @@ class LogPiece:
         ).encode()
         head = _HEAD.pack(MAGIC, len(header), 0) + header
         head += hashlib.sha256(head).digest()
-        return (buffer or PieceBuffer()).fill((memoryview(head), *(s.content for s in self.slices)))
+        return (buffer or PieceScratch()).fill(
+            (memoryview(head), *(s.content for s in self.slices))
+        )
 
     @classmethod
     def decode(cls, name: str, stored: bytes | memoryview) -> LogPiece:

@@ -14,7 +14,7 @@ from dejaqueue.backup.log_chain import LogChain, chain_names, chain_of, followin
 from dejaqueue.backup.log_pieces import LogPiece, digest_of
 from dejaqueue.backup.manifest import Manifest, Piece
 from dejaqueue.errors import JournalDamaged
-from dejaqueue.journal.segments.following import LogSlice
+from dejaqueue.journal.segments.log_turn import LogSlice
 
 NOTHING = memoryview(b"")
 

@@ -13,14 +13,14 @@ import pytest
 from dejaqueue.backup.log_pieces import (
     BUFFER_BYTES,
     LogPiece,
-    PieceBuffer,
+    PieceScratch,
     check_slice,
     digest_of,
     owned_entries,
 )
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.memory import MemoryStore
-from dejaqueue.journal.segments.following import LogSlice, read_slice
+from dejaqueue.journal.segments.log_turn import LogSlice, read_slice
 from dejaqueue.testing.journal_conformance import fill
 
 
@@ -37,7 +37,7 @@ def some_piece() -> LogPiece:
 
 
 def test_a_piece_is_what_it_was__in_memory_that_is_used_again() -> None:
-    piece, buffer = some_piece(), PieceBuffer()
+    piece, buffer = some_piece(), PieceScratch()
     stored = piece.encode()
     assert LogPiece.decode("x", stored) == piece
     assert bytes(piece.encode(buffer)) == bytes(stored)

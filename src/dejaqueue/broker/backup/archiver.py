@@ -10,7 +10,7 @@ Holds: pieces have all entries of each log behind the newest backup, without a g
 a piece says is one cut through all logs, and all that was acknowledged by then is in it; one piece
 is in memory, however far behind the archive is; a piece is stored again, byte by byte the same,
 until the store has it.
-See: journal/segments/following.py, why it is one cut; backup/log_chain.py, where pieces are;
+See: journal/segments/log_turn.py, why it is one cut; backup/log_chain.py, where pieces are;
 backups.py, whose backups chains follow; docs/adr/0078-entries-are-archived-as-they-come.md.
 """
 
@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, Protocol
 
 from dejaqueue.backup.archive import Archive, open_bucket
 from dejaqueue.backup.log_chain import LogChain
-from dejaqueue.backup.log_pieces import LogPiece, PieceBuffer, digest_of
+from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
 from dejaqueue.broker.backup.lineage import Lineage
@@ -39,8 +39,8 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.journal.segments.following import LogSlice, read_slice
 from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.segments.log_turn import LogSlice, read_slice
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.metrics import Histogram
 from dejaqueue.settings import BrokerSettings
@@ -72,7 +72,7 @@ class ArchiverPort(CutPort, Protocol):
     node: ClusterPort | None
 
 
-class ArchiveNote(NamedTuple):
+class ArchivePosition(NamedTuple):
     """Where an archive stood shortly before a cut.
 
     Attributes:
@@ -88,11 +88,11 @@ class ArchiveNote(NamedTuple):
     logs: dict[str, int]
 
 
-class _Broken(Exception):
+class _ChainError(Exception):
     """The chain cannot go on; a backup begins another one."""
 
 
-class _Overtaken(Exception):
+class _OtherPieceError(Exception):
     """There is another piece under a number."""
 
 
@@ -121,7 +121,7 @@ class Archiver:
         self._first = 1
         self._previous = ""
         self._reached: dict[str, int] = {}
-        self._buffer = PieceBuffer()
+        self._buffer = PieceScratch()
         self._store_id = ""
         self._told_key = 0
         self._changed_us = self._oldest_us = self._said_us = self._stop_us = 0
@@ -194,15 +194,15 @@ class Archiver:
 
     # --- for backups --------------------------------------------------------------------------
 
-    def note(self) -> ArchiveNote:
+    def note(self) -> ArchivePosition:
         """Where the archive stands: before the workers stop for a cut."""
         built, chain = self._built, self._chain  # before the tails
         logs = {name: one.tail for name, one in self._store.open_logs().items()}
         if chain is None:
-            return ArchiveNote(os.urandom(8).hex(), True, 0, logs)
-        return ArchiveNote(chain.name, False, built, logs)
+            return ArchivePosition(os.urandom(8).hex(), True, 0, logs)
+        return ArchivePosition(chain.name, False, built, logs)
 
-    def bounds(self, note: ArchiveNote, partitions: Iterable[HeldPartition]) -> dict[str, int]:
+    def bounds(self, note: ArchivePosition, partitions: Iterable[HeldPartition]) -> dict[str, int]:
         """Behind which position of each log are all entries that are not in a cut."""
         names = {one: name for name, one in self._store.open_logs().items()}
         found = dict(note.logs)
@@ -216,7 +216,7 @@ class Archiver:
                 found[name] = min(found[name], max(0, behind))
         return found
 
-    def follow(self, note: ArchiveNote, manifest: Manifest) -> None:
+    def follow(self, note: ArchivePosition, manifest: Manifest) -> None:
         """A backup is there: what is in it need not be archived any more. Raises nothing."""
         with self._guard:
             if note.is_new:
@@ -254,7 +254,7 @@ class Archiver:
         """Do something; what goes wrong ends the chain, and the next backup begins another."""
         try:
             work()
-        except (_Broken, DejaQError) as wrong:
+        except (_ChainError, DejaQError) as wrong:
             self._break(str(wrong))
         except Exception:
             log.exception("the archive")
@@ -291,7 +291,7 @@ class Archiver:
         """Go on with the chain of the life before; False if there is none.
 
         Raises:
-            _Broken, Refused: it is not that of these journals. JournalDamaged, Unavailable.
+            _ChainError, Refused: it is not that of these journals. JournalDamaged, Unavailable.
         """
         serve_used(self._broker)
         lineage = Lineage(self._store)
@@ -321,11 +321,11 @@ class Archiver:
         return True
 
     def _check_same(self, piece: LogPiece) -> None:
-        """Raise _Broken unless a piece is of these journals, and of nothing that they lack."""
+        """Raise _ChainError unless a piece is of these journals, and of nothing that they lack."""
         logs = self._store.turn.logs
         for name, position in piece.reached.items():
             if name in logs and logs[name].tail < position:
-                raise _Broken(f"these journals are older than piece {piece.number} of it")
+                raise _ChainError(f"these journals are older than piece {piece.number} of it")
         for one in piece.slices:
             if one.log not in logs:
                 continue  # all that is in it was dropped
@@ -334,7 +334,9 @@ class Archiver:
             except JournalDamaged:
                 continue  # they were given back
             if found != one:
-                raise _Broken(f"piece {piece.number} of it is of another copy of these journals")
+                raise _ChainError(
+                    f"piece {piece.number} of it is of another copy of these journals"
+                )
 
     def _take_over(self) -> None:
         """What backups have told since."""
@@ -389,12 +391,12 @@ class Archiver:
             try:
                 if not self._put(piece):
                     return  # it stops, and the store does not answer
-            except _Overtaken:
+            except _OtherPieceError:
                 # A request of a former life, whose answer it did not live to see; or another
                 # copy of these journals, which is refused.
                 self._ended, self._chain = self._chain, None
                 if not self._resume():
-                    raise _Broken(f"piece {piece.number} is another one") from None
+                    raise _ChainError(f"piece {piece.number} is another one") from None
                 return
             self._reached = dict(piece.reached)
             if is_last:
@@ -438,7 +440,7 @@ class Archiver:
         try:
             return read_slice(name, self._store.turn.logs[name], after, last, byte_count_max)
         except JournalDamaged as damage:
-            raise _Broken(f"{damage}; it was not archived before") from damage
+            raise _ChainError(f"{damage}; it was not archived before") from damage
 
     def _new_keys(self) -> dict[str, str]:
         """Wrapped data keys that the chain may lack."""
@@ -449,13 +451,14 @@ class Archiver:
         return {f"{number:016x}": text for number, text in texts.items() if text is not None}
 
     def _put(self, piece: LogPiece) -> bool:
-        """Store a piece, however long that takes; False: the broker stops. Raises _Overtaken."""
+        """Store a piece, however long that takes; False: the broker stops. Raises
+        _OtherPieceError."""
         assert self._chain is not None
         stored, clock, again_ms = piece.encode(self._buffer), self._broker.clock, AGAIN_MS
         while True:
             try:
                 if not self._chain.put_new(piece.number, stored):
-                    raise _Overtaken
+                    raise _OtherPieceError
                 break
             except (Unavailable, ResourceExhausted) as failure:
                 self._fail(failure)

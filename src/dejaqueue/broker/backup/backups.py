@@ -20,7 +20,7 @@ from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.backup.archive import Archive, open_bucket
 from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
-from dejaqueue.broker.backup.archiver import ArchiveNote, Archiver, ArchiverPort
+from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
 from dejaqueue.broker.backup.backup_counts import BackupCounts
 from dejaqueue.broker.backup.cluster_backup import (
     AskerPort,
@@ -241,7 +241,7 @@ class Backups:
             is_ours: it goes where the settings have backups taken.
         """
         archiver = self.archiver if is_ours and self.archiver.is_wanted else None
-        notes: list[ArchiveNote] = []
+        notes: list[ArchivePosition] = []
 
         def note() -> None:
             if archiver is not None:

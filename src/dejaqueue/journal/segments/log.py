@@ -37,7 +37,7 @@ from dejaqueue.journal.format import Encoded, Piece
 from dejaqueue.journal.interface import Append
 from dejaqueue.journal.segments.clear_text import ClearTexts, WithText
 from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
-from dejaqueue.journal.segments.following import LogTurn
+from dejaqueue.journal.segments.log_turn import LogTurn
 from dejaqueue.journal.segments.part import Part
 from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
 from dejaqueue.journal.segments.recovery import Recovered, recover, segment_name
@@ -112,6 +112,7 @@ class ShardLog:
         parts: what it has of each partition, by the partition's number.
         room: what of it is kept, and for whom.
         guard: over what is in memory, for a moment each.
+        turn_seen: see FollowedLog.
         notes: what was found amiss and mended when it was opened, in words for the log.
     """
 
@@ -133,7 +134,7 @@ class ShardLog:
     ) -> None:
         self.cipher = cipher
         self._turn = LogTurn() if turn is None else turn
-        self._turn_seen = self._turn_after = 0
+        self.turn_seen = 0, 0
         self._scratch = entry_format.Scratch()
         self._clear_texts: ClearTexts | None = None
         if cipher is not None:
@@ -196,11 +197,8 @@ class ShardLog:
     def end_of_turn(self) -> int:
         """Position of the last entry that was published before the turn that it is began."""
         with self.guard:
-            return self._turn_after if self._turn_seen == self._turn.number else self.tail
-
-    def go_on_with(self, before: ShardLog) -> None:
-        """It was open as this one before, perhaps in the turn that it is."""
-        self._turn_seen, self._turn_after = before._turn_seen, before._turn_after
+            number, tail_before = self.turn_seen
+            return tail_before if number == self._turn.number else self.tail
 
     @property
     def listed(self) -> SegmentList:
@@ -344,9 +342,9 @@ class ShardLog:
         self, segment: Segment, written: Sequence[tuple[Append, Part, list[Encoded]]]
     ) -> None:
         with self.guard:
-            begins_turn = self._turn.number != self._turn_seen
+            begins_turn = self._turn.number != self.turn_seen[0]
             if begins_turn:
-                self._turn_seen, self._turn_after = self._turn.number, self.tail
+                self.turn_seen = self._turn.number, self.tail
             position, live = self.tail, 0
             for one, part, encoded in written:
                 begin, count = segment.used, len(encoded)

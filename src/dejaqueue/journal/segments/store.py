@@ -45,9 +45,9 @@ from dejaqueue.errors import (
 from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
-from dejaqueue.journal.segments.following import LogTurn
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
+from dejaqueue.journal.segments.log_turn import LogTurn
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 
 DATA_KEYS = "data-keys"
@@ -169,7 +169,7 @@ class SegmentStore(JournalStore):
         shards: logs that partitions share, if the directory is new; it keeps those it has.
 
     Attributes:
-        turn: of who follows its logs (following.py).
+        turn: of who follows its logs (log_turn.py).
 
     Raises:
         Locked: another process has the directory. JournalDamaged, Unavailable.

@@ -2,7 +2,7 @@
 broker dies there; chains that go on, end and begin; what is refused, and what is told.
 
 Not covered: processes, S3, load (tests/integration/test_archive.py); the causality of a turn
-(tests/unit/journal/segments/test_following.py).
+(tests/unit/journal/segments/test_log_turn.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dejaqueue.broker.backup.restoring import RestorePlan
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.watching.health import health_of
 from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
-from dejaqueue.journal.segments.following import LogSlice
+from dejaqueue.journal.segments.log_turn import LogSlice
 from dejaqueue.setting_groups import BackupSettings
 from dejaqueue.settings import BrokerSettings
 from tests.backups import client_of, newest, restored, settings_of, taken

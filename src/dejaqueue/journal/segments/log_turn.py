@@ -16,14 +16,33 @@ docs/adr/0078-entries-are-archived-as-they-come.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
+from dejaqueue.journal.segments.files import FileSystem
+from dejaqueue.journal.segments.segment import Segment, SegmentList
 
-if TYPE_CHECKING:
-    from dejaqueue.journal.segments.log import ShardLog
-    from dejaqueue.journal.segments.segment import Segment
+
+class FollowedLog(Protocol):
+    """A log (log.py), as who follows it sees it.
+
+    Attributes:
+        tail: position of its last entry.
+        turn_seen: the last turn in which something was published, and where the log ended before.
+    """
+
+    files: FileSystem
+    directory: Path
+    tail: int
+    turn_seen: tuple[int, int]
+
+    @property
+    def listed(self) -> SegmentList: ...  # noqa: D102
+    @property
+    def has_failed(self) -> bool: ...  # noqa: D102
+    def end_of_turn(self) -> int: ...  # noqa: D102
 
 
 class LogTurn:
@@ -42,14 +61,14 @@ class LogTurn:
     def __init__(self) -> None:
         self.number = 0
         self.changed: Callable[[], None] = lambda: None
-        self.logs: dict[str, ShardLog] = {}
+        self.logs: dict[str, FollowedLog] = {}
 
-    def opened(self, name: str, log: ShardLog) -> None:
+    def opened(self, name: str, log: FollowedLog) -> None:
         """A log was opened."""
         if self.number:
             before = self.logs.get(name)
             if before is not None:
-                log.go_on_with(before)
+                log.turn_seen = before.turn_seen  # perhaps in the turn that it is
             self.logs[name] = log
 
 
@@ -68,7 +87,7 @@ class LogSlice(NamedTuple):
     content: memoryview
 
 
-def read_slice(name: str, log: ShardLog, after: int, last: int, byte_count_max: int) -> LogSlice:
+def read_slice(name: str, log: FollowedLog, after: int, last: int, byte_count_max: int) -> LogSlice:
     """Entries of a log behind a position that lie in one file, as many as fit, and one at least.
 
     Args:
@@ -86,7 +105,7 @@ def read_slice(name: str, log: ShardLog, after: int, last: int, byte_count_max: 
     raise JournalDamaged(f"{log.directory}: entry {after + 1} was given back")
 
 
-def _fitting(segment: Segment, log: ShardLog, after: int, last: int, byte_count_max: int) -> int:
+def _fitting(segment: Segment, log: FollowedLog, after: int, last: int, byte_count_max: int) -> int:
     """The last entry of a segment up to which those behind `after` have so few bytes; one more
     than `after` at least."""
     segment.load(log.files)

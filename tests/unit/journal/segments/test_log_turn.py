@@ -11,7 +11,7 @@ import pytest
 from dejaqueue.backup.log_pieces import check_slice, owned_entries
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.memory import MemoryFileSystem, MemoryStore
-from dejaqueue.journal.segments.following import read_slice
+from dejaqueue.journal.segments.log_turn import read_slice
 from dejaqueue.testing.journal_conformance import fill
 from tests.crash.disk_copies import copied
 
