@@ -377,8 +377,8 @@ class Archiver:
     def _turn(self) -> None:
         """Store what all logs have got, up to one moment."""
         clock, turn = self._broker.clock, self._store.turn
-        oldest_us, self._changed_us = self._changed_us, 0
-        self._oldest_us = self._oldest_us or oldest_us
+        self._oldest_us = self._oldest_us or self._changed_us
+        self._changed_us = 0  # in this order: who asks how far behind it is sees one of the two
         at_ms = clock.utc_ms()
         turn.number += 1
         ends = {name: one.end_of_turn() for name, one in list(turn.logs.items())}
