@@ -112,7 +112,7 @@ class Archiver:
         self._guard = threading.Lock()
         """Over what backups tell the archiver's thread."""
         self._begun: tuple[str, Manifest] | None = None
-        self._give_up_to = 0
+        self._give_up_to = self._give_up_next = 0
         self._covered: dict[str, int] = {}
         self._chain: LogChain | None = None
         self._ended: LogChain | None = None
@@ -220,11 +220,13 @@ class Archiver:
         """A backup is there: what is in it need not be archived any more. Raises nothing."""
         with self._guard:
             if note.is_new:
-                self._begun = (note.chain, manifest)
+                self._begun, self._give_up_next = (note.chain, manifest), 0
             else:
                 self._covered = dict(manifest.logs)
+                # One backup late: whoever restores from the one before may be reading them.
+                self._give_up_to = max(self._give_up_to, self._give_up_next)
                 if manifest.logs == note.logs:
-                    self._give_up_to = note.built
+                    self._give_up_next = note.built
         self._wake.ring()
 
     # --- its thread ---------------------------------------------------------------------------

@@ -19,10 +19,13 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.bucket import Bucket, DirectoryBucket
 from dejaqueue.backup.log_chain import LogChain, chain_names
 from dejaqueue.broker.backup import archiver as archiver_module
+from dejaqueue.broker.backup import schedule
+from dejaqueue.broker.backup.cut import HeldPartition
 from dejaqueue.broker.backup.restoring import RestorePlan
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.watching.health import health_of
 from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
+from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log_turn import LogSlice
 from dejaqueue.setting_groups import BackupSettings
 from dejaqueue.settings import BrokerSettings
@@ -43,6 +46,11 @@ def started(tmp_path: Path, data: str = "data", interval_ms: int = 1) -> Broker:
     broker = Broker(archiving(tmp_path, data, interval_ms))
     broker.start()
     return broker
+
+
+@pytest.fixture(autouse=True)
+def _no_backup_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "FIRST_MS", 3_600_000)
 
 
 @pytest.fixture
@@ -196,9 +204,12 @@ def test_a_backup_has_the_pieces_before_it_given_up(tmp_path: Path, broker: Brok
     archived(broker)
     count = len(chain_of(tmp_path).numbers())
     assert count > 1
-    for _ in range(2):
-        assert taken(broker, tmp_path / "backups")["state"] == "done"
-        until(lambda: len(chain_of(tmp_path).numbers()) == 1, "all but the last are given up")
+    before = newest(tmp_path / "backups")
+    assert taken(broker, tmp_path / "backups")["state"] == "done"
+    archive = Archive.open(str(tmp_path / "backups"))
+    assert archive.chain_damage(before) == ([], count), "somebody may be reading them"
+    assert taken(broker, tmp_path / "backups")["state"] == "done"
+    until(lambda: len(chain_of(tmp_path).numbers()) == 1, "all but the last are given up")
     sent(broker, b"new")
     archived(broker)
     assert restored_payloads(tmp_path) == {b"new", *(b"%d" % number for number in range(9))}
@@ -320,3 +331,24 @@ def test_an_archive_that_is_behind_is_told(
     archived(broker)
     assert broker.backups.trouble() == ""
     assert restored_payloads(tmp_path) == {b"1"}
+
+
+def test_an_entry_that_its_partition_was_not_told_of_at_the_cut_is_archived(
+    tmp_path: Path, broker: Broker
+) -> None:
+    sent(broker, b"1", b"2", b"3")
+    archiver, served = broker.backups.archiver, broker.runtime("a")
+    note = archiver.note()
+    held = [
+        HeldPartition(served, part.core, part.core.journal, part.core.position)
+        for part in served.partitions
+    ]
+    assert archiver.bounds(note, held) == note.logs
+    used = max(held, key=lambda one: one.position)
+    early = used._replace(position=used.position - 1)
+    found = archiver.bounds(note, [early])
+    journal = used.journal
+    assert isinstance(journal, SegmentJournal)
+    behind = journal.log.part(journal.number).runs.position_of(used.position)
+    (name,) = (name for name, log in broker.store.open_logs().items() if log is journal.log)  # type: ignore[attr-defined]
+    assert found == note.logs | {name: behind - 1}
