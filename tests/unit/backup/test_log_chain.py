@@ -91,7 +91,7 @@ def test_what_is_missing_or_exchanged_is_named(archive: Archive) -> None:
         [f"{chain.path(7)}: another one is in its place"],
     )
     archive.bucket.put(chain.path(7), b"rotten")
-    assert "is not what was stored" in archive.chain_damage(manifest)[0][0]
+    assert "is not what was stored" in damage_of(chain, manifest)[1][0]
     assert seventh is not None
     exchanged = LogPiece.decode("x", seventh)
     later = LogPiece("c", 7, "00", "s", 1, exchanged.slices, exchanged.reached)
