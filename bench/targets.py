@@ -69,6 +69,8 @@ TARGETS = (
     Target("bytes", "lease_ack_encrypted", "ratio", "≥", 0.9, "× plain"),
     Target("bytes", "backup_incremental_bytes", "ratio", "≤", 0.03, "× a full one"),
     Target("bytes", "backup_incremental_s", "ratio", "≤", 0.03, "× a full one"),
+    Target("bytes", "enqueue_archived", "ratio", "≥", 0.9, "× without"),
+    Target("bytes", "archive_behind_p99", "value", "≤", 200, "ms"),
     # Twenty seconds for ten million.
     Target("bytes", "restore", "value", "≥", 500_000, "messages/s"),
     Target("http", "send", "ratio", "≥", 0.5, "× a bare route"),
@@ -173,6 +175,8 @@ WORK = {
     ("bytes", "lease_ack_encrypted"): "lease and ack, encrypted at rest",
     ("bytes", "backup_incremental_bytes"): "a backup after one percent was changed: its bytes",
     ("bytes", "backup_incremental_s"): "a backup after one percent was changed: its time",
+    ("bytes", "enqueue_archived"): "enqueue, archived as it comes",
+    ("bytes", "archive_behind_p99"): "acknowledged and not archived yet, at 100,000 a second",
     ("bytes", "streamed_up_dejaq"): "a payload of a GiB, streamed up",
     ("bytes", "streamed_down_dejaq"): "the same, streamed down",
     ("bytes", "streamed_memory_client_dejaq"): "meanwhile the client's memory",

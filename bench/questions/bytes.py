@@ -9,7 +9,9 @@ there a ratio below 1 is a cost, as it is for the rates.
 `backup_full_…` is the first backup of all messages to a directory, `backup_incremental_…` the next
 one after one percent was changed (a half is new, the oldest are cancelled or moved) and a snapshot
 was taken, with its ratio to the full one; `restore` writes that into a new directory and starts a
-broker there, until it serves. `payload_…` are payloads of a MiB, in the journal and in a payload
+broker there, until it serves. `enqueue_archived` has its ratio to no archive, and
+`archive_behind_…` is how long a batch of 100,000 messages a second is acknowledged before it is
+archived. `payload_…` are payloads of a MiB, in the journal and in a payload
 store, with their ratio to that store alone.
 `streamed_…` is one payload of a GiB that is streamed, with its ratio to a program that writes and
 reads a file, and the memory that client and broker take more for it.
@@ -21,6 +23,7 @@ import base64
 import os
 from collections.abc import Callable
 
+from bench.archiving import archive_rows
 from bench.backups import backup_rows
 from bench.load import past_load
 from bench.payloads import payload_rows
@@ -55,6 +58,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     medians = {which: spread(found)["median"] for which, found in figures.items()}
     outcome.spreads = {_key(*which): spread(found) for which, found in figures.items()}
     outcome.rows = rows_of(medians) + backup_rows(QUESTION, plan, report)
+    outcome.rows += archive_rows(QUESTION, plan, report)
     outcome.rows += payload_rows(QUESTION, plan, report)
     outcome.rows += streamed_rows(QUESTION, plan, report)
     return outcome

@@ -129,6 +129,16 @@ class BackupSettings(Group):
         "again, some 500 bytes for each, and 100 for each piece of it: one for each MiB that is "
         "live, and up to 64 smaller ones. Can change live.",
     )
+    archive_interval_ms: int = Field(
+        default=0,
+        ge=0,
+        le=60_000,
+        description="How often what is new in the journals is stored besides, between two backups, "
+        "in one object for all topics; none while nothing is done. 100: at most a fifth of a "
+        "second is lost with the broker's disk, if the store answers within 100 ms. 0 = not at "
+        "all. For a broker that is alone, of one process, with its journals in a directory. "
+        "Cannot change live.",
+    )
     backups_max: int = Field(
         default=0,
         ge=0,

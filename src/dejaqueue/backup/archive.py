@@ -4,6 +4,7 @@
     backups/<id>.json           a backup: its manifest, stored last
     pieces/<2 digits>/<name>    content, by its SHA-256; backups share pieces
     taking/<name>               one of a cluster is being taken: its brokers look for it
+    chains/<chain>/<number>     what was done since the newest backup (log_chain.py)
 
 Room: backup. Any thread.
 Holds: a backup names pieces that were stored before it; a piece that is there is only ever replaced
@@ -21,6 +22,14 @@ from typing import Final
 
 from dejaqueue.backup.backup_id import IdFacts, id_facts
 from dejaqueue.backup.bucket import Bucket, DirectoryBucket
+from dejaqueue.backup.log_chain import (
+    LogChain,
+    chain_names,
+    chain_of,
+    following,
+    is_reached,
+)
+from dejaqueue.backup.log_pieces import check_slice
 from dejaqueue.backup.manifest import Manifest, Piece
 from dejaqueue.backup.object_bucket import ObjectBucket
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused
@@ -198,6 +207,30 @@ class Archive:
             except JournalDamaged as damage:
                 yield str(damage)
 
+    def chain_damage(self, manifest: Manifest) -> tuple[list[str], int]:
+        """What of the pieces behind a backup is missing, or is not what was stored, in words; and
+        how many there are. Needs no keys. Raises Unavailable."""
+        chain, damage, count = chain_of(self.bucket, manifest), list[str](), 0
+        if chain is not None:
+            for piece in following(chain, manifest, damage.append):
+                count += 1
+                try:
+                    for one in piece.slices:
+                        check_slice(one, chain.path(piece.number))
+                except JournalDamaged as wrong:
+                    damage.append(str(wrong))
+        return damage, count
+
+    def reach_ms(self, manifest: Manifest) -> int:
+        """Up to which instant a backup and what is behind it can be restored, UTC milliseconds.
+
+        Cost: a listing, and two pieces are read. Raises JournalDamaged, Unavailable.
+        """
+        chain = chain_of(self.bucket, manifest)
+        if chain is None or not is_reached(chain, manifest):
+            return manifest.cut_ms
+        return max(manifest.cut_ms, chain.last_instant(chain.numbers()))
+
     def outlived(self, store: str, now_ms: int, *, count: int, age_ms: int) -> list[str]:
         """Ids of backups that need not be kept; the newest of each store stays always.
 
@@ -251,7 +284,22 @@ class Archive:
         old_ms = now_ms - ORPHAN_MS
         left = [one.name for one in self.bucket.objects(_TAKING) if one.stored_ms < old_ms]
         self.bucket.delete(left)
+        self._sweep_chains()
         return len(orphans)
+
+    def _sweep_chains(self) -> None:
+        """Delete chains that follow no backup any more."""
+        names = chain_names(self.bucket)  # whose backups are there, as those are stored first
+        if not names:
+            return
+        newest: dict[str, Manifest] = {}
+        for backup in self.ids():
+            manifest = self.manifest(backup)
+            newest[manifest.chain] = manifest
+        for name in sorted(names):
+            chain = LogChain(self.bucket, name)
+            if name not in newest or not is_reached(chain, newest[name]):
+                chain.delete_all()
 
     def _orphans(self, backups: set[str], now_ms: int) -> set[str]:
         """Pieces that are old, and that none of these backups names, as objects of the bucket."""

@@ -18,6 +18,31 @@ from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.times import show_instant
 
 
+def chosen(
+    archive: Archive, backup: str = "", instant_ms: int | None = None
+) -> tuple[Manifest, bool]:
+    """What to restore from.
+
+    Args:
+        backup: this one, as it is; "" = the newest, and what is behind it.
+        instant_ms: as of then; None = as late as can be.
+
+    Returns:
+        The backup, and whether with the log pieces behind it.
+
+    Raises:
+        BadRequest: there is no such backup; others as `manifest_at`.
+    """
+    if backup:
+        return archive.manifest(backup), False
+    newest = archive.newest()
+    if newest is None:
+        raise BadRequest("url", "a place with backups", archive.bucket.url)
+    if instant_ms is None or (newest.chain and instant_ms > newest.cut_ms):
+        return newest, bool(newest.chain)
+    return manifest_at(archive, instant_ms), False
+
+
 def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
     """What an instant is restored from: a backup, and the entries that the next one has.
 

@@ -150,6 +150,8 @@ class Manifest:
         data_keys: wrapped keys of what is encrypted, by their numbers in hexadecimal digits.
         new_bytes: of pieces that were stored for it.
         clocks: how many clocks gave its entries their times: those of the machines of a cluster.
+        chain: the chain of log pieces (log_chain.py) that has what was done since; "" = none has.
+        logs: the chain has the entries of each log from behind this position, by the log's name.
     """
 
     id: str
@@ -164,6 +166,8 @@ class Manifest:
     data_keys: dict[str, str] = field(default_factory=dict)
     new_bytes: int = 0
     clocks: int = 1
+    chain: str = ""
+    logs: dict[str, int] = field(default_factory=dict)
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -197,6 +201,8 @@ class Manifest:
         values = {"format": FORMAT, **asdict(self)}
         if self.clocks == 1:
             del values["clocks"]  # earlier versions do not know it
+        if not self.chain:
+            del values["chain"], values["logs"]
         return seal_text(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
 
     @classmethod

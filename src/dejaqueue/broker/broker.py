@@ -156,7 +156,8 @@ class Broker:
         )
         self.transactions = Transactions(coordinator, self.clock, self._served_of)
         self.homes = Homes(self.runtime, lambda: self.peers)
-        self.backups = Backups(self, self._threads.executor("dejaq-backup", 3))
+        archiving = self._threads.executor("dejaq-archive")
+        self.backups = Backups(self, self._threads.executor("dejaq-backup", 3), archiving)
         self._roster = Roster(
             settings.dispatch,
             self.snapshot_writer,
@@ -181,6 +182,7 @@ class Broker:
         try:
             encrypt(self.store, self.settings.encryption)
             check_finished(self.store)
+            self.backups.archiver.check()
             self.payloads.open(self.store)
             if self.store.encryption is not None:
                 self.history.encrypt(self.store.encryption.cipher("history"))
@@ -255,6 +257,7 @@ class Broker:
             self.keys.keep_uses()
         self.keys.close()
         self._catalogue.close()
+        self.backups.archiver.close()
         self.store.close()
         self.phase = "stopped"
         news.stopped((self.clock.now_us() - began_us) // 1_000)

@@ -20,6 +20,7 @@ from dejaqueue.times import show_instant
 
 if TYPE_CHECKING:
     from dejaqueue import Client
+    from dejaqueue.backup.manifest import Manifest
 
 LOOK_MS = 50
 LOOK_MS_MAX = 1_000
@@ -82,17 +83,29 @@ def _pause(pause_ms: int) -> None:
 @click.argument("where", metavar="URL")
 @json_option("Print JSON lines.")
 def list_backups(where: str, *, as_json: bool) -> None:
-    """List the backups at URL, the oldest first: each can be restored by itself."""
+    """List the backups at URL, the oldest first: each can be restored by itself.
+
+    `restored to` is the last instant that can be restored: where a broker archives what it does
+    between two backups, it is behind the newest one.
+    """
     from dejaqueue.backup.archive import Archive
 
     archive = Archive.open(where)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    newest: dict[str, tuple[Manifest, dict[str, Any]]] = {}
     for name in archive.ids():
         try:
-            found = archive.manifest(name).describe()
+            manifest = archive.manifest(name)
+            found = manifest.describe() | {"reach_ms": manifest.cut_ms}
+            newest[manifest.store] = manifest, found
         except JournalDamaged as damage:
             found = {"id": name, "damage": str(damage)}
         rows.append(found)
+    for manifest, row in newest.values():  # what is behind older ones is given up
+        try:
+            row["reach_ms"] = archive.reach_ms(manifest)
+        except JournalDamaged as damage:
+            row["damage"] = str(damage)
     if as_json:
         print_rows(rows, as_json=True)
         return
@@ -104,6 +117,7 @@ def list_backups(where: str, *, as_json: bool) -> None:
             {
                 "backup": row["id"],
                 "of": show_instant(row["cut_ms"]) if "cut_ms" in row else "?",
+                "restored to": show_instant(row["reach_ms"]) if "reach_ms" in row else "?",
                 "store": row.get("store", "?"),
                 "topics": row.get("topics", "?"),
                 "bytes": row.get("bytes", "?"),
@@ -122,7 +136,8 @@ def list_backups(where: str, *, as_json: bool) -> None:
 @click.argument("name", metavar="BACKUP", required=False)
 @json_option("Print JSON.")
 def verify(where: str, name: str | None, *, as_json: bool) -> None:
-    """Read everything that BACKUP at URL is made of, or all backups, and compare it with its name.
+    """Read everything that BACKUP at URL is made of, or all backups and what was archived behind
+    the newest of each broker, and compare it with its name.
 
     Needs no keys. What is missing or damaged is named; the exit status is 5 then.
     """
@@ -131,13 +146,26 @@ def verify(where: str, name: str | None, *, as_json: bool) -> None:
     archive = Archive.open(where)
     checked: set[str] = set()
     damage: list[str] = []
+    newest: dict[str, Manifest] = {}
     names = archive.ids() if name is None else [name]
     for one in names:
         try:
-            damage += archive.damage(archive.manifest(one), checked)
+            manifest = archive.manifest(one)
+            damage += archive.damage(manifest, checked)
+            newest[manifest.store] = manifest
         except JournalDamaged as wrong:
             damage.append(str(wrong))
-    found = {"backups": len(names), "pieces": len(checked), "damage": damage}
+    log_pieces = 0
+    for manifest in newest.values() if name is None else ():
+        found_damage, count = archive.chain_damage(manifest)
+        damage += found_damage
+        log_pieces += count
+    found = {
+        "backups": len(names),
+        "pieces": len(checked),
+        "log_pieces": log_pieces,
+        "damage": damage,
+    }
     if as_json:
         print_json(found)
     else:
@@ -146,7 +174,8 @@ def verify(where: str, name: str | None, *, as_json: bool) -> None:
     if damage:
         raise JournalDamaged(f"{len(damage)} pieces or backups are damaged")
     if not as_json:
-        print_fields({"backups": found["backups"], "pieces": found["pieces"]}, as_json=False)
+        del found["damage"]
+        print_fields(found, as_json=False)
 
 
 @backup.command(
@@ -163,7 +192,8 @@ def forget(
 ) -> None:
     """Delete backups at URL: those named, or those that --keep and --keep-for do not keep.
 
-    Each backup is whole by itself, so any may go. Pieces that no other backup has are deleted when
+    Each backup is whole by itself, so any may go; with the newest of a broker goes what was
+    archived behind it. Pieces that no other backup has are deleted when
     they are a day old. The newest backup of a broker is deleted only by its name.
     """
     from dejaqueue.backup.archive import Archive

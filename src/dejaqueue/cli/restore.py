@@ -7,6 +7,7 @@ See: backup.py beside; docs/guides/backup.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     "--to",
     "until_ms",
     type=Instant(),
-    help="As of this instant, between two backups: 2026-11-22T14:03:07.250Z, to the millisecond.",
+    help="As of this instant, between two backups or behind the last one, as `dejaq backup list` "
+    "says: 2026-11-22T14:03:07.250Z, to the millisecond.",
 )
 @click.option("--topic", "topics", multiple=True, help="This topic alone; may be repeated.")
 @click.option("--as", "new_name", default="", metavar="NAME", help="Call the one topic so.")
@@ -84,26 +86,21 @@ def restore(
     there. Of a cluster, which has no topics yet, brokers may be running.
     """
     from dejaqueue.backup.archive import Archive
-    from dejaqueue.backup.instants import manifest_at
+    from dejaqueue.backup.instants import chosen
     from dejaqueue.broker.backup.restoring import Restore, RestorePlan
     from dejaqueue.errors import BadRequest
     from dejaqueue.journal.encryption.master_keys import load_master_keys
     from dejaqueue.journal.registry import encrypt
 
-    chosen: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": target}
-    settings = read_settings(chosen | {"assignments": assignments, "file": file}).settings
+    flags: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": target}
+    settings = read_settings(flags | {"assignments": assignments, "file": file}).settings
     plan = RestorePlan(topics, new_name, until_ms, skip_damaged)
     plan.check()
     if name is not None and until_ms is not None:
         raise BadRequest("to", "not together with --backup", show_instant(until_ms))
     archive = Archive.open(where)
-    if until_ms is not None:
-        manifest = manifest_at(archive, until_ms)
-    else:
-        newest = archive.newest() if name is None else archive.manifest(name)
-        if newest is None:
-            raise BadRequest("url", "a place with backups", where)
-        manifest = newest
+    manifest, follows = chosen(archive, name or "", until_ms)
+    plan = replace(plan, follows=follows)
     source = settings.encryption.master_key
     masters = load_master_keys(source) if source else ()
     store = _opened(settings)
@@ -120,7 +117,8 @@ def restore(
         click.echo(f"left out: {text}")
     click.echo(
         f"backup {found.backup}: {len(found.topics)} topics with {found.messages:,} messages in "
-        f"{found.partitions} partitions are restored; {found.voided:,} of them were leased"
+        f"{found.partitions} partitions are restored, as of {show_instant(found.cut_ms)}; "
+        f"{found.voided:,} of them were leased"
     )
 
 

@@ -283,7 +283,30 @@ _STORAGE = (
         "dejaq_backup_age_seconds",
         "seconds",
         (),
-        "How long ago that was: what would be lost if the disk were lost now",
+        "How long ago that was: what would be lost if the disk were lost now, but for what is "
+        "archived since",
+    ),
+    _gauge(
+        "dejaq_archive_lag_seconds",
+        "seconds",
+        (),
+        "For how long the oldest of what is not in the archive yet is durable: what would be lost "
+        "if the disk were lost now. 0 = all is there. These are absent without "
+        "`backup.archive_interval_ms`",
+    ),
+    _counter("dejaq_archive_pieces", "pieces", (), "Pieces that were archived between backups"),
+    _counter("dejaq_archive_stored_bytes", "bytes", (), "Bytes of those"),
+    _counter(
+        "dejaq_archive_failures",
+        "tries",
+        (),
+        "Tries to archive that failed, as the store was away: each is made again",
+    ),
+    _histogram(
+        "dejaq_archive_wait_seconds",
+        "seconds",
+        (),
+        "How long what was done was durable before it was archived, the oldest of each piece",
     ),
     _counter(
         "dejaq_payloads_stored", "payloads", (), "Payloads that this broker stored in its store"

@@ -102,13 +102,14 @@ class _Page:
         if not counts.count:
             return
         is_time = counts.bounds is DURATION_BOUNDS_US
-        begin = f'{name}_bucket{{{labels},le="'
+        begin = f'{name}_bucket{{{labels},le="' if labels else f'{name}_bucket{{le="'
+        labels = f"{{{labels}}}" if labels else ""
         ends = _TIME_ENDS if is_time else _COUNT_ENDS
         cumulated = counts.counts.cumsum().tolist()
         lines = self._lines[name]
         lines += [f'{begin}{end}"}} {count}' for end, count in zip(ends, cumulated, strict=True)]
-        lines.append(f"{name}_count{{{labels}}} {cumulated[-1]}")
-        lines.append(f"{name}_sum{{{labels}}} {counts.sum / 1e6 if is_time else counts.sum}")
+        lines.append(f"{name}_count{labels} {cumulated[-1]}")
+        lines.append(f"{name}_sum{labels} {counts.sum / 1e6 if is_time else counts.sum}")
 
     def render(self, *, open_metrics: bool) -> bytes:
         """All of it, in the order of the catalogue."""
@@ -217,6 +218,13 @@ class Exposition:
             page.add("dejaq_backup_last_seconds", "", counts.last_ms / 1_000)
             age_ms = max(0, self._broker.clock.utc_ms() - counts.last_ms)
             page.add("dejaq_backup_age_seconds", "", age_ms / 1_000)
+        archiver = self._broker.backups.archiver
+        if archiver.is_wanted:
+            page.add("dejaq_archive_lag_seconds", "", archiver.lag_us() / 1e6)
+            page.add("dejaq_archive_pieces", "", archiver.pieces)
+            page.add("dejaq_archive_stored_bytes", "", archiver.stored_bytes)
+            page.add("dejaq_archive_failures", "", archiver.failures)
+            page.add_histogram("dejaq_archive_wait_seconds", "", archiver.waits.read())
 
     def _add_payloads(self, page: _Page) -> None:
         counts = self._broker.payloads.counts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.instants import manifest_at
+from dejaqueue.backup.instants import chosen, manifest_at
 from dejaqueue.backup.manifest import ROWS
 from dejaqueue.broker.backup import schedule
 from dejaqueue.broker.backup.copying import PartitionReader
@@ -151,3 +151,22 @@ def test_entries_of_a_busy_topic_are_there_between_two_backups_where_a_schedule_
     payloads = client_of(again).peek("a", limit=1_000).column("payload").to_pylist()
     assert {b"stays", b"also stays"} <= {*payloads}
     again.stop()
+
+
+def test_what_is_restored_follows_the_newest_backup__unless_one_is_named(tmp_path: Path) -> None:
+    broker, where = started(tmp_path / "data"), tmp_path / "backups"
+    client_of(broker).create_topic("a")
+    first, second = taken(broker, where), taken(broker, where)
+    broker.stop()
+    archive = Archive.open(str(where))
+    newest = archive.manifest(second["id"])
+    assert chosen(archive) == (newest, False)
+    archive.forget([newest.id])
+    newest = replace(newest, chain="c", logs={"0": 1})
+    archive.put_manifest(newest)
+    assert chosen(archive) == (newest, True)
+    assert chosen(archive, instant_ms=newest.cut_ms + 1) == (newest, True)
+    assert chosen(archive, first["id"]) == (archive.manifest(first["id"]), False)
+    assert chosen(archive, instant_ms=first["cut_ms"])[1] is False
+    with pytest.raises(BadRequest, match="a place with backups"):
+        chosen(Archive.open(str(tmp_path / "empty"), make=True))

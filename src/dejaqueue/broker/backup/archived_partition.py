@@ -9,7 +9,8 @@ See: restoring.py, for all of a backup; copying.py, what is in the archive; docs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,10 @@ from dejaqueue.model import MessageState
 
 REASON: Final = "restored"
 """Of what was leased when the backup was taken."""
+POSITION_MAX: Final = (1 << (63 - limits.ROW_BITS)) - 2
+"""Of which locators can be made."""
+Positioned = tuple[int, int, Entry]
+"""An entry behind its position and its epoch."""
 ROWS_AT_ONCE: Final = 65_536
 """Rows that are written in one entry, about."""
 
@@ -47,12 +52,20 @@ class ArchivedPartition:
     Args:
         store: of which store of journals the backup is.
         cipher: opens what is encrypted; None = nothing can be.
+        later: the entries that the archive has behind the backup, in order, perhaps beginning
+            earlier; None = it has none.
     """
 
     def __init__(
-        self, archive: Archive, store: str, copy: PartitionCopy, cipher: Cipher | None
+        self,
+        archive: Archive,
+        store: str,
+        copy: PartitionCopy,
+        cipher: Cipher | None,
+        later: Callable[[], Iterator[Positioned]] | None = None,
     ) -> None:
         self._archive, self._store, self._cipher = archive, store, cipher
+        self._later = later
         self.copy = copy
 
     def _content(self, piece: Piece, what: str) -> memoryview:
@@ -60,7 +73,18 @@ class ArchivedPartition:
         name = piece_name(copy.topic, copy.topic_number, copy.partition, what)
         return self._archive.get(piece, f"{self._store}/{name}", self._cipher)
 
-    def _entries(self, stretch: Stretch) -> Iterator[tuple[int, int, Entry]]:
+    def _later_entries(self) -> Iterator[Positioned]:
+        """Those behind the backup. Raises JournalDamaged: one is missing."""
+        position = self.copy.position
+        for found in self._later() if self._later is not None else ():
+            if found[0] <= position:
+                continue
+            position += 1
+            if found[0] != position:
+                raise JournalDamaged(f"{self.copy.place}: entry {position} is not in the archive")
+            yield found
+
+    def _entries(self, stretch: Stretch) -> Iterator[Positioned]:
         if stretch.piece is None:
             return
         what = f"{stretch.kind}-{stretch.after}-{stretch.last}"
@@ -99,6 +123,10 @@ class ArchivedPartition:
                 position = at
         if position != copy.position:
             raise JournalDamaged(f"{copy.place}: ends at {position}, not at {copy.position}")
+        for at, _, entry in self._later_entries():
+            if until_ms is not None and entry.now_ms > until_ms:
+                return views
+            views.apply(entries.to_command(entry, at))
         return views
 
     def rows(self, views: PartitionViews) -> Iterator[tuple[Int64s, dict[str, TextColumn]]]:
@@ -113,15 +141,15 @@ class ArchivedPartition:
         order = np.argsort(locators, kind="stable")
         sequences, locators = sequences[order], locators[order]
         given = 0
-        for stretch in self.copy.stretches:
+        for kind, after, last, found in self._stretches():
             first, end = locators.searchsorted(
-                [(stretch.after + 1) << limits.ROW_BITS, (stretch.last + 1) << limits.ROW_BITS]
+                [(after + 1) << limits.ROW_BITS, (last + 1) << limits.ROW_BITS]
             )
             if first == end:
                 continue
             gathered = _Rows()
-            for at, _, entry in self._entries(stretch):
-                here = _locators_of(entry, at, stretch.kind)
+            for at, _, entry in found():
+                here = _locators_of(entry, at, kind)
                 if not len(here):
                     continue
                 start, stop = locators.searchsorted([here[0], here[-1] + 1])
@@ -140,6 +168,12 @@ class ArchivedPartition:
             raise JournalDamaged(
                 f"{self.copy.place}: {len(sequences) - given} messages have no stored row"
             )
+
+    def _stretches(self) -> Iterator[tuple[str, int, int, Callable[[], Iterator[Positioned]]]]:
+        """All there is: its kind, from behind which position to which, and how to read it."""
+        for one in self.copy.stretches:
+            yield one.kind, one.after, one.last, partial(self._entries, one)
+        yield ENTRIES, self.copy.position, POSITION_MAX, self._later_entries
 
 
 class _Rows:

@@ -20,6 +20,7 @@ from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.backup.archive import Archive, open_bucket
 from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
+from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
 from dejaqueue.broker.backup.backup_counts import BackupCounts
 from dejaqueue.broker.backup.cluster_backup import (
     AskerPort,
@@ -47,7 +48,7 @@ TRIES: Final = 3
 log = logging.getLogger("dejaqueue.backup")
 
 
-class BackupPort(AskerPort, Protocol):
+class BackupPort(AskerPort, ArchiverPort, Protocol):
     """A broker, as its backups see it."""
 
     settings: BrokerSettings
@@ -73,15 +74,18 @@ class Backups:
     Args:
         executor: of three threads: where they are taken, where what is here is copied for a backup
             of the cluster, and what waits for the next one.
+        archiving: of one thread.
 
     Attributes:
+        archiver: what stores in between what the journals get.
         counts: how they went.
         parts: what this broker does for a backup of its cluster, whoever takes it.
         turns: what is agreed on with other brokers; given when this one joins them.
     """
 
-    def __init__(self, broker: BackupPort, executor: Executor) -> None:
+    def __init__(self, broker: BackupPort, executor: Executor, archiving: Executor) -> None:
         self._broker, self._executor = broker, executor
+        self.archiver = Archiver(broker, archiving)
         self._schedule = BackupSchedule(self, broker)
         self._guard = threading.Lock()
         self._is_running = False
@@ -91,7 +95,8 @@ class Backups:
         self.turns: BackupTurns | None = None
 
     def start(self) -> None:
-        """Take backups by the schedule, if the settings have one."""
+        """Take backups by the schedule, and archive in between, if the settings have that."""
+        self.archiver.start()
         if self._broker.settings.backup.url:
             self.counts.expect(self._broker.clock.utc_ms(), self.last_ms())
             self._executor.submit(self._schedule.run)
@@ -109,7 +114,8 @@ class Backups:
         """What is wrong with backups, in words for everybody; "" = nothing."""
         settings = self._broker.settings.backup
         interval_ms = settings.interval_ms if settings.url else 0
-        return self.counts.trouble(self._broker.clock.utc_ms(), interval_ms)
+        trouble = self.counts.trouble(self._broker.clock.utc_ms(), interval_ms)
+        return trouble or self.archiver.trouble()
 
     def begin(self, url: str, *, full: bool = False) -> dict[str, Any]:
         """Begin a backup; how it goes is told by `progress`.
@@ -155,7 +161,7 @@ class Backups:
         return dict(self._progress)
 
     def close(self) -> None:
-        """Return when none is being taken any more."""
+        """Return when none is being taken any more; the archiver goes on."""
         self._schedule.stop()
         self.parts.close()
         self._executor.shutdown()
@@ -216,14 +222,10 @@ class Backups:
         line = _Line(archive, lineage, parent)
         if self._broker.node is not None:
             return self._taken_of_cluster(url, line, keep)
+        is_ours = url == self._broker.settings.backup.url
         for last_try in range(TRIES - 1, -1, -1):
             try:
-                with held_cut(self._broker) as cut:
-                    manifest = self._copied(line, cut)
-                    if url == self._broker.settings.backup.url:
-                        for held in cut.partitions:
-                            held.reached()
-                    return manifest, cut.pause_us
+                return self._taken_alone(line, is_ours=is_ours)
             except Unavailable:
                 self._broker.check_running()
                 if not last_try:
@@ -232,7 +234,32 @@ class Backups:
 
     # --- of a broker that is alone ------------------------------------------------------------
 
-    def _copied(self, line: _Line, cut: Cut) -> Manifest:
+    def _taken_alone(self, line: _Line, *, is_ours: bool) -> tuple[Manifest, int]:
+        """Take one.
+
+        Args:
+            is_ours: it goes where the settings have backups taken.
+        """
+        archiver = self.archiver if is_ours and self.archiver.is_wanted else None
+        notes: list[ArchivePosition] = []
+
+        def note() -> None:
+            if archiver is not None:
+                notes.append(archiver.note())
+
+        with held_cut(self._broker, note) as cut:
+            chain, logs = "", {}
+            if archiver is not None:
+                chain, logs = notes[-1].chain, archiver.bounds(notes[-1], cut.partitions)
+            manifest = self._copied(line, cut, chain, logs)
+            if is_ours:
+                for held in cut.partitions:
+                    held.reached()
+            if archiver is not None:
+                archiver.follow(notes[-1], manifest)
+            return manifest, cut.pause_us
+
+    def _copied(self, line: _Line, cut: Cut, chain: str, logs: dict[str, int]) -> Manifest:
         store, parent = self._broker.store, line.parent
         target = target_of(line.archive, store, line.lineage.store, replaces=parent is None)
         backup = self._begun(line, cut.at_ms)
@@ -247,6 +274,10 @@ class Backups:
         found = ClusterCopy(tuple(copies), target.new_bytes, target.data_keys)
         manifest = self._manifest(line, backup, cut.at_ms, catalogue, found)
         kept = {name: text for name, text in documents.items() if text is not None}
+        if chain:
+            manifest = replace(
+                manifest, chain=chain, logs=logs, data_keys=manifest.data_keys | self._all_keys()
+            )
         return self._stored(line, replace(manifest, documents=kept))
 
     # --- of a cluster -------------------------------------------------------------------------
@@ -329,6 +360,14 @@ class Backups:
             if text is not None:
                 found[name] = text
         return found
+
+    def _all_keys(self) -> dict[str, str]:
+        """Wrapped keys of all that is in the logs: pieces of the archive have it as it is there."""
+        store = self._broker.store
+        if store.encryption is None:
+            return {}
+        texts = {number: store.load_data_key(number) for number in store.data_key_numbers()}
+        return {f"{number:016x}": text for number, text in texts.items() if text is not None}
 
 
 def _is_there(cut: Cut, held: HeldPartition) -> bool:

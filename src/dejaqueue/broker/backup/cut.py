@@ -12,7 +12,7 @@ docs/adr/0047-backups-are-pieces-and-a-manifest.md, 0075.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
@@ -199,10 +199,32 @@ class Pause:
         return None if pause_us > PAUSE_SECONDS_MAX * 1_000_000 else pause_us
 
 
+def serve_used(broker: CutPort) -> None:
+    """Return when every partition that was ever used here was read: all its logs are open then.
+
+    Raises:
+        JournalDamaged: a partition cannot be read. Unavailable: it cannot be read now.
+    """
+    rows = broker.catalogue_state().rows.values()
+    for topic in [row.topic for row in rows if row.is_used]:
+        for name in broker.served_names(topic):
+            try:
+                served = broker.runtime(name)
+            except (TopicUnknown, Elsewhere):
+                continue  # it was deleted a moment ago
+            numbers = [one for one in served.partitions.numbers if served.has_journal(one)]
+            for answer in [served.look(number, lambda core: core.number) for number in numbers]:
+                answer.result(ANSWER_SECONDS_MAX)
+
+
 @contextmanager
-def held_cut(broker: CutPort) -> Iterator[Cut]:
+def held_cut(broker: CutPort, note: Callable[[], None] = lambda: None) -> Iterator[Cut]:
     """A cut of a broker that is alone, whose partitions keep what is in their journals until the
     block ends.
+
+    Args:
+        note: called before the workers stop, when all logs are open that have anything; again
+            where that has to be done again.
 
     Raises:
         JournalDamaged: a partition cannot be read. Unavailable: it cannot be read now, or a worker
@@ -212,6 +234,7 @@ def held_cut(broker: CutPort) -> Iterator[Cut]:
     try:
         for _ in range(TRIES):
             holding.follow()
+            note()
             cut = _cut(broker, holding)
             if cut is not None:
                 yield cut

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import xxhash
 
 from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.manifest import Manifest, PartitionCopy
+from dejaqueue.broker.backup.archive_tail import ArchiveTail, partition_number
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
 from dejaqueue.broker.backup.backups import CATALOGUE
 from dejaqueue.catalogue.changes import (
@@ -46,6 +50,7 @@ from dejaqueue.journal.encryption.data_keys import DataKeys
 from dejaqueue.journal.encryption.master_keys import MasterKey
 from dejaqueue.journal.interface import OWN_PREFIX, JournalStore
 from dejaqueue.model import Topic
+from dejaqueue.times import show_instant
 
 DOCUMENT: Final = "restore"
 NUMBER_TRIES: Final = 8
@@ -61,13 +66,16 @@ class RestorePlan:
         new_name: of the one topic that is restored; "" = its own.
         until_ms: as of this instant, UTC, which the manifest reaches (backup/instants.py); None =
             as of the backup.
-        skips_damaged: leave out topics that are damaged in the backup, instead of refusing it.
+        skips_damaged: leave out topics that are damaged in the backup, instead of refusing it; of
+            the pieces behind it, the damaged one and those behind that.
+        follows: as far as the pieces behind the backup go, or to `until_ms` within them.
     """
 
     topics: tuple[str, ...] = ()
     new_name: str = ""
     until_ms: int | None = None
     skips_damaged: bool = False
+    follows: bool = False
 
     def check(self) -> None:
         """Raise BadRequest if it cannot be meant."""
@@ -101,11 +109,11 @@ class RestoreReport:
         return asdict(self) | {"hashes": hashes}
 
 
-class _ManifestKeys:
+class _WrappedKeys:
     """The wrapped data keys of a backup, where a store would have them."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._texts = {int(name, 16): text for name, text in manifest.data_keys.items()}
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = {int(name, 16): text for name, text in texts.items()}
 
     def data_key_numbers(self) -> list[int]:
         return list(self._texts)
@@ -117,19 +125,31 @@ class _ManifestKeys:
         self._texts[number] = text
 
 
-def cipher_of(manifest: Manifest, masters: Sequence[MasterKey]) -> Cipher | None:
-    """What opens a backup; None = it is not encrypted.
+def keys_of(
+    manifest: Manifest, masters: Sequence[MasterKey], later: dict[str, str] | None = None
+) -> DataKeys | None:
+    """The data keys of a backup; None = it is not encrypted.
+
+    Args:
+        later: those that pieces behind it have, as in manifests.
 
     Raises:
         EncryptionKeyMissing: no master key was given, or another one is needed.
     """
-    if not manifest.data_keys:
+    wrapped = manifest.data_keys | (later or {})
+    if not wrapped:
         return None
     if not masters:
         raise EncryptionKeyMissing(
             f"backup {manifest.id} is encrypted, and encryption.master_key is not set"
         )
-    return DataKeys(_ManifestKeys(manifest), masters, is_new=False).cipher("backup")
+    return DataKeys(_WrappedKeys(wrapped), masters, is_new=False)
+
+
+def cipher_of(manifest: Manifest, masters: Sequence[MasterKey]) -> Cipher | None:
+    """What opens a backup; None = it is not encrypted. Raises as `keys_of`."""
+    keys = keys_of(manifest, masters)
+    return None if keys is None else keys.cipher("backup")
 
 
 def check_finished(store: JournalStore) -> None:
@@ -161,7 +181,9 @@ class Restore:
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._archive, self._manifest, self._store = archive, manifest, store
+        self._masters = masters
         self._cipher = cipher_of(manifest, masters)
+        self._tail: ArchiveTail | None = None
         self._report = report
         self._restored = RestoreReport(manifest.id, manifest.cut_ms)
         self._source: FoundedCluster | None = None
@@ -180,8 +202,18 @@ class Restore:
         if plan.until_ms is not None:
             self._restored.cut_ms = plan.until_ms
         manifest, store = self._manifest, self._store
+        with ExitStack() as ends:
+            if plan.follows and manifest.chain:
+                self._tail = ends.enter_context(ArchiveTail(manifest))
+            return self._run(plan, store)
+
+    def _run(self, plan: RestorePlan, store: JournalStore) -> RestoreReport:
+        manifest = self._manifest
         what = f"{manifest.store}/{CATALOGUE}"
         state = CatalogueState.from_bytes(self._archive.get(manifest.catalogue, what, self._cipher))
+        if self._tail is not None:
+            self._read_tail(self._tail, plan)
+            self._tail.change(state)
         rows = self._chosen(state, plan)
         damaged = self._damaged(rows, plan)
         rows = [row for row in rows if row.topic.name not in damaged]
@@ -203,6 +235,27 @@ class Restore:
         store.store_document(DOCUMENT, json.dumps(facts | {"done": True}))
         return self._restored
 
+    def _read_tail(self, tail: ArchiveTail, plan: RestorePlan) -> None:
+        """Read what is behind the backup, up to what is asked for, before anything is written."""
+        manifest, restored = self._manifest, self._restored
+        text = self._store.load_document(DOCUMENT)
+        begun: dict[str, Any] = {"done": True} if text is None else json.loads(text)
+        chain = LogChain(self._archive.bucket, manifest.chain)
+        self._report("reading the archive")
+        tail.read(
+            chain,
+            until_ms=plan.until_ms,
+            # One that was broken off goes on to where it was going, though there is more by now.
+            last=None if begun["done"] else begun.get("piece"),
+            damaged=restored.damaged.append if plan.skips_damaged else None,
+        )
+        tail.keys = keys_of(manifest, self._masters, tail.data_keys)
+        reach_ms = max(manifest.cut_ms, tail.at_ms)
+        if plan.until_ms is None:
+            restored.cut_ms = reach_ms
+        elif plan.until_ms > reach_ms:
+            raise BadRequest("to", f"up to {show_instant(reach_ms)}", show_instant(plan.until_ms))
+
     # --- what is restored ---------------------------------------------------------------------
 
     def _chosen(self, state: CatalogueState, plan: RestorePlan) -> list[TopicRow]:
@@ -217,7 +270,15 @@ class Restore:
 
     def _copies(self, row: TopicRow) -> list[PartitionCopy]:
         key = row.topic.name, row.number
-        return [one for one in self._manifest.partitions if (one.topic, one.topic_number) == key]
+        found = [one for one in self._manifest.partitions if (one.topic, one.topic_number) == key]
+        if self._tail is not None:
+            known = {one.partition for one in found}
+            found += [
+                PartitionCopy(*key, row.topic.name, partition, 0, None, ())
+                for partition in self._tail.partitions(row.number)
+                if partition not in known
+            ]
+        return found
 
     def _damaged(self, rows: list[TopicRow], plan: RestorePlan) -> set[str]:
         """Look at every piece before anything is written; the topics that are damaged."""
@@ -229,7 +290,7 @@ class Restore:
             damage = list(self._archive.damage(partial))
             if damage:
                 found[row.topic.name] = damage
-        self._restored.damaged = [text for texts in found.values() for text in texts]
+        self._restored.damaged += [text for texts in found.values() for text in texts]
         if found and not plan.skips_damaged:
             shown = "; ".join(self._restored.damaged[:5])
             raise JournalDamaged(
@@ -257,6 +318,7 @@ class Restore:
             "store": self._manifest.store,
             "topics": names,
             "until_ms": plan.until_ms,
+            "piece": None if self._tail is None else self._tail.number,
         }
         text = self._store.load_document(DOCUMENT)
         begun: dict[str, Any] = {"done": True} if text is None else json.loads(text)
@@ -389,7 +451,12 @@ class Restore:
     def _restore_partition(
         self, copy: PartitionCopy, name: str, journals: str, until_ms: int | None
     ) -> None:
-        archived = ArchivedPartition(self._archive, self._manifest.store, copy, self._cipher)
+        later = None
+        if self._tail is not None:
+            number = partition_number(copy.topic_number, copy.partition)
+            later = partial(self._tail.entries, number)
+        store = self._manifest.store
+        archived = ArchivedPartition(self._archive, store, copy, self._cipher, later)
         views = archived.views(until_ms)
         restored = self._restored
         restored.hashes[f"{name}/{copy.partition}"] = views.state_hash()

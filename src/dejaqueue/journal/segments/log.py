@@ -37,6 +37,7 @@ from dejaqueue.journal.format import Encoded, Piece
 from dejaqueue.journal.interface import Append
 from dejaqueue.journal.segments.clear_text import ClearTexts, WithText
 from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
+from dejaqueue.journal.segments.log_turn import LogTurn
 from dejaqueue.journal.segments.part import Part
 from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
 from dejaqueue.journal.segments.recovery import Recovered, recover, segment_name
@@ -105,11 +106,13 @@ class ShardLog:
             snapshot, or copied their few live rows out of mostly dead segments. Must not block.
         cipher: encrypts entries; None = they are stored as they are.
         clear_budget: of all logs of the store; None = this one has its own.
+        turn: of who follows all logs of the store; None = nobody does.
 
     Attributes:
         parts: what it has of each partition, by the partition's number.
         room: what of it is kept, and for whom.
         guard: over what is in memory, for a moment each.
+        turn_seen: see FollowedLog.
         notes: what was found amiss and mended when it was opened, in words for the log.
     """
 
@@ -127,8 +130,11 @@ class ShardLog:
         ask: Callable[[list[int]], None] = lambda _: None,
         cipher: Cipher | None = None,
         clear_budget: ClearBudget | None = None,
+        turn: LogTurn | None = None,
     ) -> None:
         self.cipher = cipher
+        self._turn = LogTurn() if turn is None else turn
+        self.turn_seen = 0, 0
         self._scratch = entry_format.Scratch()
         self._clear_texts: ClearTexts | None = None
         if cipher is not None:
@@ -187,6 +193,12 @@ class ShardLog:
                     live[place] += rows
             segment.forget_runs()
         self.room.list_segments(tuple(recovered.segments), live)
+
+    def end_of_turn(self) -> int:
+        """Position of the last entry that was published before the turn that it is began."""
+        with self.guard:
+            number, tail_before = self.turn_seen
+            return tail_before if number == self._turn.number else self.tail
 
     @property
     def listed(self) -> SegmentList:
@@ -330,6 +342,9 @@ class ShardLog:
         self, segment: Segment, written: Sequence[tuple[Append, Part, list[Encoded]]]
     ) -> None:
         with self.guard:
+            begins_turn = self._turn.number != self.turn_seen[0]
+            if begins_turn:
+                self.turn_seen = self._turn.number, self.tail
             position, live = self.tail, 0
             for one, part, encoded in written:
                 begin, count = segment.used, len(encoded)
@@ -345,6 +360,8 @@ class ShardLog:
                 part.tail += len(encoded)
                 part.append_end = position
                 one.tail = part.tail
+        if begins_turn:
+            self._turn.changed()
         segment.count_clear()
         if self._spare is None and 2 * segment.used > segment.byte_count:
             self._prepare_spare(self._next_bytes(segment))

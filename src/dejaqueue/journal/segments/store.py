@@ -27,6 +27,7 @@ import fcntl
 import json
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +47,7 @@ from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
+from dejaqueue.journal.segments.log_turn import LogTurn
 from dejaqueue.journal.segments.snapshots import open_text, seal_text
 
 DATA_KEYS = "data-keys"
@@ -57,9 +59,18 @@ _UNNAMED_BITS: Final = 46
 """Numbers from two to this on are given by chance, to topics that no catalogue has numbered."""
 _OWN_NUMBER: Final = 0
 """Of what the broker keeps for itself: it has its log alone."""
+CATALOGUE: Final = f"{OWN_PREFIX}catalogue"
+"""The one journal of the broker's own that backups have."""
+OWN_NAME: Final = "own"
+"""What its log is called by who follows logs; others are called by their shard."""
 _OWN_LOG: Final = "log"
 _OWN_SHARD: Final = 0xFFFF_FFFF
 """In the headers of such a log."""
+
+
+def cipher_name(log: str) -> str:
+    """The name that the entries of a log are encrypted for; `log` as `open_logs` has it."""
+    return f"log/{log}"
 
 
 def spread(number: int) -> int:
@@ -157,6 +168,9 @@ class SegmentStore(JournalStore):
         file_system: what stands for the operating system; tests give others.
         shards: logs that partitions share, if the directory is new; it keeps those it has.
 
+    Attributes:
+        turn: of who follows its logs (log_turn.py).
+
     Raises:
         Locked: another process has the directory. JournalDamaged, Unavailable.
     """
@@ -191,6 +205,7 @@ class SegmentStore(JournalStore):
         """Which partitions of a topic have snapshots, as far as that was asked."""
         self._background: ThreadPoolExecutor | None = None
         self._closed = False
+        self.turn = LogTurn()
         self._lock: DirectoryLock | None = None
         try:
             warn_if_open(root)
@@ -361,7 +376,8 @@ class SegmentStore(JournalStore):
 
     def _open_log(self, place: KeptLog) -> ShardLog:
         is_own = place.shard == _OWN_SHARD
-        return ShardLog(
+        name = OWN_NAME if is_own else str(place.shard)
+        log = ShardLog(
             self._files,
             place.directory,
             identity=self._identity,
@@ -371,9 +387,27 @@ class SegmentStore(JournalStore):
             background=self._background,
             has_partition=lambda number: is_own or number >> PARTITION_BITS in self._topics,
             ask=self._ask,
-            cipher=self._cipher("log/own" if is_own else f"log/{place.shard}"),
+            cipher=self._cipher(cipher_name(name)),
             clear_budget=self.clear_budget,
+            turn=self.turn,
         )
+        self.turn.opened(name, log)
+        return log
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Have `turn` know of all that is appended from now on; `changed` as there."""
+        self.turn.changed, self.turn.number = changed, 1
+        self.turn.logs |= self.open_logs()
+
+    def open_logs(self) -> dict[str, ShardLog]:
+        """Logs that are open, by the names that who follows them knows; OWN_NAME is that of the
+        catalogue."""
+        with self._guard:
+            own = self._own_logs.get(CATALOGUE)
+        named = [(str(place.shard), place) for place in self._logs]
+        if own is not None:
+            named.append((OWN_NAME, own))
+        return {name: place.log for name, place in named if place.log is not None}
 
     def _cipher(self, name: str) -> Cipher | None:
         return None if self.encryption is None else self.encryption.cipher(name)

@@ -1,0 +1,492 @@
+"""The archiver: what becomes durable in the logs of a broker is stored soon, between two backups.
+
+A turn reads where all logs end, at one moment, and stores what is new in them as one piece behind
+the newest backup. Nothing is stored while nothing is appended. What is in the pieces need not be
+looked at here: entries are stored as they are in the log.
+
+Room: broker. A thread of its own, while `backup.archive_interval_ms` is set; appends tell it that
+there is something, and wait for nothing.
+Holds: pieces have all entries of each log behind the newest backup, without a gap; an instant that
+a piece says is one cut through all logs, and all that was acknowledged by then is in it; one piece
+is in memory, however far behind the archive is; a piece is stored again, byte by byte the same,
+until the store has it.
+See: journal/segments/log_turn.py, why it is one cut; backup/log_chain.py, where pieces are;
+backups.py, whose backups chains follow; docs/adr/0078-entries-are-archived-as-they-come.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from typing import Final, NamedTuple, Protocol
+
+from dejaqueue.backup.archive import Archive, open_bucket
+from dejaqueue.backup.log_chain import LogChain
+from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
+from dejaqueue.backup.manifest import Manifest
+from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
+from dejaqueue.broker.backup.lineage import Lineage
+from dejaqueue.broker.topic.cluster_port import ClusterPort
+from dejaqueue.clock import Wake
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    JournalDamaged,
+    ResourceExhausted,
+    Unavailable,
+)
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.segments.journal import SegmentJournal
+from dejaqueue.journal.segments.log_turn import LogSlice, read_slice
+from dejaqueue.journal.segments.store import SegmentStore
+from dejaqueue.metrics import Histogram
+from dejaqueue.settings import BrokerSettings
+
+PIECE_BYTES: Final = 8 << 20
+"""A piece has no more, but for a single entry that is larger: what does not fit waits for the
+next, in the journal."""
+PATIENCE_SECONDS: Final = 5
+"""So long a request to the store is made again by the library; then the archiver counts it as
+failed, says so, and goes on trying."""
+AGAIN_MS: Final = 100
+AGAIN_MS_MAX: Final = 5_000
+"""Between tries of a store that is away."""
+STOP_SECONDS_MAX: Final = 10.0
+"""A broker that stops waits so long for its last piece to be stored."""
+LATE_MS: Final = 5_000
+"""An archive that is further behind is a warning: a store that is slow for once is none."""
+SAY_US: Final = 60_000_000
+"""How often the log says that a store is away."""
+
+log = logging.getLogger("dejaqueue.backup")
+
+
+class ArchiverPort(CutPort, Protocol):
+    """A broker, as its archiver sees it."""
+
+    store: JournalStore
+    settings: BrokerSettings
+    node: ClusterPort | None
+
+
+class ArchivePosition(NamedTuple):
+    """Where an archive stood shortly before a cut.
+
+    Attributes:
+        chain: the chain that follows the backup.
+        is_new: it begins with this backup.
+        built: the last piece of it all of whose entries are before the cut.
+        logs: position of the last entry of each log.
+    """
+
+    chain: str
+    is_new: bool
+    built: int
+    logs: dict[str, int]
+
+
+class _ChainError(Exception):
+    """The chain cannot go on; a backup begins another one."""
+
+
+class _OtherPieceError(Exception):
+    """There is another piece under a number."""
+
+
+class Archiver:
+    """Archives what a broker's logs get.
+
+    Attributes:
+        pieces, stored_bytes, failures: that were stored since the start, and tries that failed.
+        waits: how long entries were durable here, and not in the archive, µs; the oldest ones of
+            each turn.
+    """
+
+    def __init__(self, broker: ArchiverPort, executor: Executor) -> None:
+        self._broker, self._executor = broker, executor
+        self._wake, self._stop_wake, self._is_stopping = Wake(), Wake(), False
+        self._running: Future[None] | None = None
+        self._guard = threading.Lock()
+        """Over what backups tell the archiver's thread."""
+        self._begun: tuple[str, Manifest] | None = None
+        self._give_up_to = self._give_up_next = 0
+        self._covered: dict[str, int] = {}
+        self._chain: LogChain | None = None
+        self._ended: LogChain | None = None
+        """The one before, of which there are pieces until another begins."""
+        self._number = self._built = 0
+        self._first = 1
+        self._previous = ""
+        self._reached: dict[str, int] = {}
+        self._buffer = PieceScratch()
+        self._store_id = ""
+        self._told_key = 0
+        self._changed_us = self._oldest_us = self._said_us = self._stop_us = 0
+        self._broken = ""
+        self.pieces = self.stored_bytes = self.failures = 0
+        self.waits = Histogram()
+
+    # --- any thread ---------------------------------------------------------------------------
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the settings have it."""
+        return self._broker.settings.backup.archive_interval_ms > 0
+
+    def check(self) -> None:
+        """Refuse settings that cannot be met. Raises BadRequest."""
+        settings, broker = self._broker.settings.backup, self._broker
+        if not self.is_wanted:
+            return
+        name = "backup.archive_interval_ms"
+        if not settings.url:
+            raise BadRequest(name, "0 without backup.url", settings.archive_interval_ms)
+        store = broker.store
+        if broker.node is not None or not isinstance(store, SegmentStore) or store.is_shared:
+            raise BadRequest(
+                name,
+                "0, but for a broker that is alone, of one process, with journals in a directory",
+                settings.archive_interval_ms,
+            )
+
+    def start(self) -> None:
+        """Archive from now on, if the settings have it."""
+        if not self.is_wanted:
+            return
+        self._store.follow(self._hear)
+        self._running = self._executor.submit(self._run)
+
+    def close(self) -> None:
+        """Store what there is, for a while, and return. Nothing is appended any more."""
+        self._stop_us = self._broker.clock.now_us() + round(STOP_SECONDS_MAX * 1e6)
+        self._is_stopping = True
+        self._wake.ring()
+        self._stop_wake.ring()
+        if self._running is not None:
+            self._running.result()
+        self._executor.shutdown()
+
+    def lag_us(self) -> int:
+        """For how long the oldest entry that is not in the archive is durable; 0 = there is
+        none."""
+        oldest_us = self._oldest_us or self._changed_us
+        return max(0, self._broker.clock.now_us() - oldest_us) if oldest_us else 0
+
+    def trouble(self) -> str:
+        """What is wrong, in words for everybody; "" = nothing."""
+        if not self.is_wanted:
+            return ""
+        if self._broken:
+            return "nothing is archived until the next backup is done: the log says why"
+        lag_us = self.lag_us()
+        if lag_us <= LATE_MS * 1_000:
+            return ""
+        return f"the archive is {lag_us // 1_000_000:,} s behind: the log says why"
+
+    def _hear(self) -> None:
+        """A log got its first entries in this turn; on the thread that appends."""
+        if not self._changed_us:
+            self._changed_us = self._broker.clock.now_us()
+        self._wake.ring()
+
+    # --- for backups --------------------------------------------------------------------------
+
+    def note(self) -> ArchivePosition:
+        """Where the archive stands: before the workers stop for a cut."""
+        built, chain = self._built, self._chain  # before the tails
+        logs = {name: one.tail for name, one in self._store.open_logs().items()}
+        if chain is None:
+            return ArchivePosition(os.urandom(8).hex(), True, 0, logs)
+        return ArchivePosition(chain.name, False, built, logs)
+
+    def bounds(self, note: ArchivePosition, partitions: Iterable[HeldPartition]) -> dict[str, int]:
+        """Behind which position of each log are all entries that are not in a cut."""
+        names = {one: name for name, one in self._store.open_logs().items()}
+        found = dict(note.logs)
+        for held in partitions:
+            journal = held.journal
+            assert isinstance(journal, SegmentJournal)
+            part, name = journal.log.part(journal.number), names.get(journal.log)
+            if name in found and part.tail > held.position:
+                # It was durable before the note, and its partition was told only after the cut.
+                behind = part.runs.position_of(held.position + 1) - 1
+                found[name] = min(found[name], max(0, behind))
+        return found
+
+    def follow(self, note: ArchivePosition, manifest: Manifest) -> None:
+        """A backup is there: what is in it need not be archived any more. Raises nothing."""
+        with self._guard:
+            if note.is_new:
+                self._begun, self._give_up_next = (note.chain, manifest), 0
+            else:
+                self._covered = dict(manifest.logs)
+                # One backup late: whoever restores from the one before may be reading them.
+                self._give_up_to = max(self._give_up_to, self._give_up_next)
+                if manifest.logs == note.logs:
+                    self._give_up_next = note.built
+        self._wake.ring()
+
+    # --- its thread ---------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> SegmentStore:
+        store = self._broker.store
+        assert isinstance(store, SegmentStore)
+        return store
+
+    def _run(self) -> None:
+        clock, next_us = self._broker.clock, 0
+        self._attempt(self._resume_patiently)
+        while True:
+            self._attempt(self._take_over)
+            is_new = self._chain is not None and self._changed_us > 0
+            if is_new and (self._is_stopping or clock.now_us() >= next_us):
+                interval_ms = self._broker.settings.backup.archive_interval_ms
+                next_us = clock.now_us() + interval_ms * 1_000
+                self._attempt(self._turn)
+            elif self._is_stopping:
+                return
+            else:
+                clock.wait_until(next_us if is_new else None, self._wake)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """Do something; what goes wrong ends the chain, and the next backup begins another."""
+        try:
+            work()
+        except (_ChainError, DejaQError) as wrong:
+            self._break(str(wrong))
+        except Exception:
+            log.exception("the archive")
+            self._break("an error in the broker")
+
+    def _break(self, why: str) -> None:
+        self._ended, self._chain, self._broken = self._chain or self._ended, None, why
+        self._oldest_us = self._oldest_us or self._broker.clock.now_us()
+        where = open_bucket(self._broker.settings.backup.url).url
+        log.error("the archive at %s ends: %s; it goes on with the next backup", where, why)
+
+    def _resume_patiently(self) -> None:
+        while not self._is_stopping:
+            try:
+                self._resume()
+            except Unavailable as failure:
+                self._fail(failure)
+                self._wait_again(AGAIN_MS_MAX)
+            else:
+                self._said_us = 0
+                return
+
+    def _wait_again(self, pause_ms: int) -> None:
+        """Wait before a request is made again; less if the broker stops."""
+        clock = self._broker.clock
+        pause_ms = AGAIN_MS if self._is_stopping else pause_ms
+        clock.wait_until(clock.now_us() + pause_ms * 1_000, self._stop_wake)
+
+    def _bucket_chain(self, name: str) -> LogChain:
+        url = self._broker.settings.backup.url
+        return LogChain(open_bucket(url, patience_seconds=PATIENCE_SECONDS), name)
+
+    def _resume(self) -> bool:
+        """Go on with the chain of the life before; False if there is none.
+
+        Raises:
+            _ChainError, Refused: it is not that of these journals. JournalDamaged, Unavailable.
+        """
+        serve_used(self._broker)
+        lineage = Lineage(self._store)
+        try:
+            archive = Archive.open(self._broker.settings.backup.url)
+        except BadRequest:
+            return False  # there is no backup yet
+        manifest = archive.newest(lineage.store)
+        if manifest is None or not manifest.chain:
+            return False
+        lineage.check(archive.bucket.url, manifest)
+        chain = self._bucket_chain(manifest.chain)
+        numbers = chain.numbers()
+        reached, previous = dict(manifest.logs), ""
+        if numbers:
+            stored = chain.stored(numbers[-1])
+            piece = chain.decode(numbers[-1], stored)
+            assert stored is not None
+            self._check_same(piece)
+            previous = digest_of(stored)
+            reached = _farther(reached, piece.reached)
+        self._first, self._number = (numbers.start, numbers[-1]) if numbers else (1, 0)
+        self._built, self._store_id = self._number, manifest.store
+        self._previous, self._reached, self._told_key = previous, reached, 0
+        self._chain = chain
+        self._changed_us = self._changed_us or self._broker.clock.now_us()
+        return True
+
+    def _check_same(self, piece: LogPiece) -> None:
+        """Raise _ChainError unless a piece is of these journals, and of nothing that they lack."""
+        logs = self._store.turn.logs
+        for name, position in piece.reached.items():
+            if name in logs and logs[name].tail < position:
+                raise _ChainError(f"these journals are older than piece {piece.number} of it")
+        for one in piece.slices:
+            if one.log not in logs:
+                continue  # all that is in it was dropped
+            try:
+                found = read_slice(one.log, logs[one.log], one.after, one.last, len(one.content))
+            except JournalDamaged:
+                continue  # they were given back
+            if found != one:
+                raise _ChainError(
+                    f"piece {piece.number} of it is of another copy of these journals"
+                )
+
+    def _take_over(self) -> None:
+        """What backups have told since."""
+        with self._guard:
+            begun, self._begun = self._begun, None
+            covered, self._covered = self._covered, {}
+            give_up_to, self._give_up_to = self._give_up_to, 0
+        if begun is not None:
+            name, manifest = begun
+            self._end_chains_but(name)
+            self._first, self._number, self._built, self._previous = 1, 0, 0, ""
+            self._reached, self._told_key = dict(manifest.logs), 0
+            self._store_id = manifest.store
+            self._chain, self._broken = self._bucket_chain(name), ""
+            self._changed_us = self._changed_us or self._broker.clock.now_us()
+        elif self._chain is not None and covered:
+            self._reached = _farther(self._reached, covered)
+            # The last one stays: it says where the chain is.
+            gone = range(self._first, min(give_up_to, self._number - 1) + 1)
+            if gone:
+                try:
+                    self._chain.delete(gone)
+                    self._first = gone.stop
+                except (Unavailable, ResourceExhausted) as failure:  # with the next backup, then
+                    log.info("pieces of the archive are left: %s", failure)
+
+    def _end_chains_but(self, name: str) -> None:
+        """A chain before this one follows no backup that anybody would restore."""
+        before, self._ended = self._chain or self._ended, None
+        if before is not None and before.name != name:
+            try:
+                before.delete_all()
+            except (Unavailable, ResourceExhausted) as failure:
+                log.info("pieces of the archive are left: %s", failure)
+
+    # --- a turn -------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Store what all logs have got, up to one moment."""
+        clock, turn = self._broker.clock, self._store.turn
+        self._oldest_us = self._oldest_us or self._changed_us
+        self._changed_us = 0  # in this order: who asks how far behind it is sees one of the two
+        at_ms = clock.utc_ms()
+        turn.number += 1
+        ends = {name: one.end_of_turn() for name, one in list(turn.logs.items())}
+        is_last = False
+        while not is_last:
+            piece, is_last = self._next_piece(at_ms, ends)
+            if piece is None:
+                break
+            self._built = piece.number
+            try:
+                if not self._put(piece):
+                    return  # it stops, and the store does not answer
+            except _OtherPieceError:
+                # A request of a former life, whose answer it did not live to see; or another
+                # copy of these journals, which is refused.
+                self._ended, self._chain = self._chain, None
+                if not self._resume():
+                    raise _ChainError(f"piece {piece.number} is another one") from None
+                return
+            self._reached = dict(piece.reached)
+            if is_last:
+                self.waits.add(clock.now_us() - self._oldest_us)
+        self._oldest_us = 0
+        for name, one in list(turn.logs.items()):
+            if one.has_failed and self._reached.get(name, 0) >= one.tail:
+                del turn.logs[name]  # it was closed; opened again, it is there again
+
+    def _next_piece(self, at_ms: int, ends: dict[str, int]) -> tuple[LogPiece | None, bool]:
+        """What comes next, and whether that is all up to these ends; None = there is nothing."""
+        left, slices, reached, is_last = PIECE_BYTES, [], dict(self._reached), True
+        for name, end in ends.items():
+            at = reached.get(name, -1)
+            if at < 0:  # it came into use since the backup
+                segments = self._store.turn.logs[name].listed.segments
+                at = segments[0].first - 1 if segments else end
+            while at < end and left > 0:
+                one = self._slice(name, at, end, left)
+                slices.append(one)
+                left -= len(one.content)
+                at = one.last
+            is_last = is_last and at == end
+            reached[name] = at
+        if not slices:
+            return None, True
+        assert self._chain is not None
+        piece = LogPiece(
+            self._chain.name,
+            self._number + 1,
+            self._previous,
+            self._store_id,
+            at_ms if is_last else 0,
+            tuple(slices),
+            reached,
+            self._new_keys(),
+        )
+        return piece, is_last
+
+    def _slice(self, name: str, after: int, last: int, byte_count_max: int) -> LogSlice:
+        try:
+            return read_slice(name, self._store.turn.logs[name], after, last, byte_count_max)
+        except JournalDamaged as damage:
+            raise _ChainError(f"{damage}; it was not archived before") from damage
+
+    def _new_keys(self) -> dict[str, str]:
+        """Wrapped data keys that the chain may lack."""
+        keys = self._store.encryption
+        if keys is None or self._told_key == keys.current(0):
+            return {}
+        texts = {one: self._store.load_data_key(one) for one in self._store.data_key_numbers()}
+        return {f"{number:016x}": text for number, text in texts.items() if text is not None}
+
+    def _put(self, piece: LogPiece) -> bool:
+        """Store a piece, however long that takes; False: the broker stops. Raises
+        _OtherPieceError."""
+        assert self._chain is not None
+        stored, clock, again_ms = piece.encode(self._buffer), self._broker.clock, AGAIN_MS
+        while True:
+            try:
+                if not self._chain.put_new(piece.number, stored):
+                    raise _OtherPieceError
+                break
+            except (Unavailable, ResourceExhausted) as failure:
+                self._fail(failure)
+            if self._is_stopping and clock.now_us() >= self._stop_us:
+                log.error("what was done last is not archived: the broker stops")
+                self._changed_us = 0
+                return False
+            self._wait_again(again_ms)
+            again_ms = min(2 * again_ms, AGAIN_MS_MAX)
+        if self._said_us:
+            log.info("the archive is stored again")
+        self._said_us, self._number, self._previous = 0, piece.number, digest_of(stored)
+        keys = self._store.encryption
+        self._told_key = 0 if keys is None else keys.current(0)
+        self.pieces += 1
+        self.stored_bytes += len(stored)
+        return True
+
+    def _fail(self, failure: DejaQError) -> None:
+        self.failures += 1
+        now_us = self._broker.clock.now_us()
+        if not self._said_us or now_us - self._said_us > SAY_US:
+            self._said_us = now_us
+            log.error("the archive cannot be stored, and is tried again: %s", failure)
+
+
+def _farther(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The later position of each log."""
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {*one, *other}}
