@@ -9,6 +9,7 @@ See: docs/internals/README.md for the reading order.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -514,6 +515,10 @@ class Broker:
     def payload_owner(self, name: str) -> str:
         """As ServedTopic.payload_owner. Raises as `runtime`."""
         return self.runtime(name).payload_owner
+
+    def erase_payloads(self, names: Sequence[str]) -> None:
+        """Delete payloads now, though backups may have their messages. Raises Unavailable."""
+        self._payload_collector.erase(names)
 
     def _find_payload_owner(self, owner: str) -> ServedTopic | bool:
         """As PayloadCollector's `find_owner`; `owner` as ServedTopic.payload_owner."""

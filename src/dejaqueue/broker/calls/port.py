@@ -5,6 +5,7 @@ Room: broker. A port: broker.py is behind it, so that calls do not import the br
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
@@ -18,7 +19,9 @@ from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.lane import LaneAddress
 
 
@@ -26,6 +29,8 @@ class BrokerPort(Protocol):
     """A broker, as its calls see it; what the members do is said in broker.py."""
 
     clock: Clock
+    settings: BrokerSettings
+    store: JournalStore
     keys: KeyRing
     quotas: Quotas
     history: History
@@ -48,4 +53,5 @@ class BrokerPort(Protocol):
     def alter_topic(self, name: str, changes: dict[str, Any]) -> Topic: ...  # noqa: D102
     def delete_topic(self, name: str) -> None: ...  # noqa: D102
     def cluster(self, topic: str = "", *, servers: bool = False) -> dict[str, Any]: ...  # noqa: D102
+    def erase_payloads(self, names: Sequence[str]) -> None: ...  # noqa: D102
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]: ...  # noqa: D102

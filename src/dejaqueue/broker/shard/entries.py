@@ -29,6 +29,7 @@ See: docs/reference/journal-format.md.
     DROP_VIEW   number
     FORGET      before                                  sequences?
     SEEK        first · end · from                                                   filter
+    FORGET_TEXTS
     IN_VIEW     of the entry that is in it                  of that              number, kind; its
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
@@ -373,6 +374,8 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             wanted = command.wanted
             extra = b"" if wanted is None else _json(wanted.to_values())
             return Entry(EntryKind.SEEK, now_ms, params, extra=extra)
+        case commands.ForgetTexts():
+            return Entry(EntryKind.FORGET_TEXTS, now_ms)
         case commands.InView():
             return in_view(command.number, to_entry(command.command, leased_count))
         case _:
@@ -453,6 +456,8 @@ def _to_command(entry: Entry, position: int) -> Command:
         case EntryKind.SEEK:
             selection = Selection.from_values(json.loads(extra)) if extra else None
             return commands.Seek(now_ms, *params[:3], selection)
+        case EntryKind.FORGET_TEXTS:
+            return commands.ForgetTexts(now_ms)
         case EntryKind.IN_VIEW:
             return _of_view(entry, position)
         case _:
