@@ -3,7 +3,7 @@
 Room: client. Calls block, the faces wait for them.
 Holds: the topic's dead-letter topics are asked as well; an erasure that broke off is begun again by
 the same call.
-See: _aio/browse.py for the call; broker/calls/erase.py; docs/guides/erasure.md.
+See: _aio/browse.py for the call; broker/calls/erasure.py; docs/guides/erasure.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dejaqueue.topic_names import check_topic_name
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasureReport:
     """What an erasure did.
 
     Attributes:
@@ -48,12 +48,12 @@ class Erased:
     backups: tuple[dict[str, Any], ...] = ()
     unread: tuple[str, ...] = field(default=())
 
-    def joined(self, answer: dict[str, Any]) -> Erased:
+    def joined(self, answer: dict[str, Any]) -> ErasureReport:
         """With what another topic's last answer says."""
         sums = {name: getattr(self, name) + int(answer[name]) for name in _SUMS}
         backups = (*self.backups, *(b for b in answer["backups"] if b not in self.backups))
         unread = (*self.unread, *(text for text in answer["unread"] if text not in self.unread))
-        return Erased(**sums, backups=backups, unread=unread)
+        return ErasureReport(**sums, backups=backups, unread=unread)
 
 
 _SUMS = ("found", "ended", "held", "segments", "bytes", "payloads", "changes", "took_ms")
@@ -72,14 +72,14 @@ def check_erase(topic: str, keys: Sequence[str] | None, where: dict[str, Any]) -
     return fields
 
 
-def erase(caller: Caller, body: dict[str, Any], letters: bool) -> Erased:
+def erase(caller: Caller, body: dict[str, Any], letters: bool) -> ErasureReport:
     """Erase until no file has any of it.
 
     Args:
         letters: from the dead-letter topics, too: the letters of this topic.
     """
     answer = _finished(caller, body)
-    erased = Erased().joined(answer)
+    erased = ErasureReport().joined(answer)
     for topic in answer["letters"] if letters else ():
         try:
             erased = erased.joined(

@@ -1,7 +1,7 @@
 """Bodies of an erasure, as the API's description shows them.
 
 Room: http.
-See: routes/topics.py; broker/calls/erase.py.
+See: routes/topics.py; broker/calls/erasure.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class EraseRequest(Shape):
     after: str | None = Field(None, description="The `next` of the answer before.")
 
 
-class Erased(Shape):
+class ErasureReport(Shape):
     """What an erasure did so far."""
 
     found: int = Field(description="Rows that were stored, copies counted.")

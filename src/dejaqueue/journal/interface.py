@@ -165,7 +165,7 @@ class Snapshot:
     files: tuple[str, ...]
 
 
-class Erasing(NamedTuple):
+class Erasure(NamedTuple):
     """What is to be gone from where a journal is kept.
 
     Attributes:
@@ -352,12 +352,12 @@ class Journal(ABC):
         """
         raise Refused("where these journals are kept nothing can be erased by itself")
 
-    def erasing(self, positions: Int64s, until: int) -> Erasing:
+    def plan_erasure(self, positions: Int64s, until: int) -> Erasure:
         """What has to go so that nothing is left of the entries at these positions, nor of
         snapshots of before `until`. Changes nothing. Any thread."""
         raise Refused("where these journals are kept nothing can be erased by itself")
 
-    def press(self, erasing: Erasing) -> bool:
+    def press(self, erasure: Erasure) -> bool:
         """Have it gone as soon as can be: whoever needs something of it is asked to copy it, and to
         take snapshots. Again is how to wait, also after a start. Any thread.
 

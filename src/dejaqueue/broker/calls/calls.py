@@ -23,7 +23,7 @@ from dejaqueue.broker.calls import (
     by_filter,
     claims,
     cron,
-    erase,
+    erasure,
     history,
     message_history,
     payload_parts,
@@ -151,7 +151,7 @@ def _cancel_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
 
 
 def _erase(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    return erase.erase(broker, _topic(broker, body), body)
+    return erasure.erase(broker, _topic(broker, body), body)
 
 
 def _seek(broker: BrokerPort, body: Body, _by: Requester) -> Answer:

@@ -3,7 +3,7 @@
 Room: broker. On the history's own thread, as all that writes files.
 Holds: a file is replaced whole; what tells of other messages stays as it was, and up to which
 position is recorded, too; a crash leaves a file as it was, or as it is to be.
-See: files.py; calls/erase.py.
+See: files.py; calls/erasure.py.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ class RecordedChoice(NamedTuple):
     selection: Selection | None
 
     def fits(self, table: pa.Table) -> Any:
-        """Which rows of `table` tell that one of them came."""
-        mask = pc.is_in(table["change"].cast(pa.utf8()), value_set=_CAME)
+        """Which rows of `table` tell that one of them came; or was of the group, if that is all."""
         wanted = self.selection
+        by_group = wanted is not None and wanted == Selection(wanted.states, group=wanted.group)
+        if wanted is not None and by_group and wanted.group:
+            return pc.equal(pc.fill_null(table["group"].cast(pa.utf8()), ""), wanted.group)
+        mask = pc.is_in(table["change"].cast(pa.utf8()), value_set=_CAME)
         if (self.keys is None and wanted is None) or (wanted is not None and wanted.tags):
             return pc.and_(mask, False)
         if self.keys is not None:
@@ -86,7 +89,8 @@ def erase_recorded(files: Files, topic: str, number: int, choice: RecordedChoice
     if not gone.size:
         return ErasedRows()
     rows = byte_count = 0
-    for file in found:
+    # The newest first: what says that a message came, and so which it is, is there to the last.
+    for file in reversed(found):
         erased = _rewrite(files, topic, file, gone)
         rows += erased.rows
         byte_count += erased.byte_count

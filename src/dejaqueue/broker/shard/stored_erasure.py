@@ -3,7 +3,7 @@
 Room: broker. Pure; reads entries, changes nothing.
 Holds: what is live is judged by what it is now (the caller knows that, and names it); what is done
 is judged by what it was when it was sent, as far as entries of it are there still.
-See: calls/erase.py; journal/interface.py, `stored`; rule 23.
+See: calls/erasure.py; journal/interface.py, `stored`; rule 23.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ErasureChoice:
 
 
 @dataclass(slots=True)
-class StoredMatches:
+class ErasureRows:
     """What was found of a partition.
 
     Attributes:

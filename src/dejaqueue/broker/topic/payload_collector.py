@@ -134,7 +134,7 @@ class PayloadCollector:
         """Delete payloads now, whatever they are kept for. Any thread. Raises Unavailable."""
         if self._payloads.store is None:
             raise Unavailable(NO_STORE, 1_000)
-        self._payloads.waited(self._delete, list(names))
+        self._payloads.waited(self._delete, self._store, list(names))
 
     def _end(self, store: PayloadStore, some: list[EndedPayload]) -> None:
         gone = [one.name for one in some]

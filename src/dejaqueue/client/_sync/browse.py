@@ -16,7 +16,7 @@ from dejaqueue.client import browsing, erasure, message_history
 from dejaqueue.client._sync import waiting
 from dejaqueue.client.browsing import DueHistogram, SeekResult, Where
 from dejaqueue.client.core import ClientCore
-from dejaqueue.client.erasure import Erased
+from dejaqueue.client.erasure import ErasureReport
 from dejaqueue.client.message_history import MessageHistory
 from dejaqueue.client.message_view import MessageView, view_of
 from dejaqueue.client.topic_settings import SubscriptionSettings
@@ -195,7 +195,7 @@ class Browsing:
         keys: Sequence[str] | None = None,
         letters: bool = True,
         **where: Unpack[Where],
-    ) -> Erased:
+    ) -> ErasureReport:
         """End messages, and have every byte of them deleted; of those that are done, too.
 
         Returns when no file of the broker has them: journals, snapshots, history, the payload

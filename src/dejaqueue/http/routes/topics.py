@@ -18,7 +18,7 @@ from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object, yes_or_no
 from dejaqueue.http.direct import json_answer
-from dejaqueue.http.erasure_shapes import Erased, EraseRequest
+from dejaqueue.http.erasure_shapes import EraseRequest, ErasureReport
 from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.parameters import from_cursor, selection_of, to_cursor
 from dejaqueue.http.service import principal_of, service_of
@@ -145,7 +145,7 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
     "erase",
     openapi_extra=body(EraseRequest, {"keys": ["alice@example.org"]}),
     responses=answers(
-        Erased,
+        ErasureReport,
         {
             "found": 2, "ended": 1, "held": 0, "segments": 1, "bytes": 1_048_576, "payloads": 0,
             "changes": 3, "next": None, "took_ms": 1_300, "letters": ["reminders.dead"],

@@ -27,7 +27,7 @@ from dejaqueue.journal.interface import (
     TEXT_COLUMNS,
     Append,
     Entry,
-    Erasing,
+    Erasure,
     Int64s,
     Journal,
     Snapshot,
@@ -248,21 +248,21 @@ class SegmentJournal(Journal):
         except FileNotFoundError:  # a segment went since the list was read
             raise Unavailable(f"{self._directory}: entries are being given back", 100) from None
 
-    def erasing(self, positions: Int64s, until: int) -> Erasing:
-        """See Journal.erasing; the units are segments, by their first positions in the log."""
+    def plan_erasure(self, positions: Int64s, until: int) -> Erasure:
+        """See Journal.plan_erasure; the units are segments, by their first positions in the log."""
         self._check_usable()
         asked = np.asarray(positions, dtype=np.int64) << limits.ROW_BITS
         found = self._part.runs.locate(asked, self._part.tail) >> limits.ROW_BITS
         segments = self.log.room.segments_with(found)
         units = tuple(segment.first for segment in segments)
-        return Erasing(units, until, sum(segment.used for segment in segments))
+        return Erasure(units, until, sum(segment.used for segment in segments))
 
-    def press(self, erasing: Erasing) -> bool:
+    def press(self, erasure: Erasure) -> bool:
         """See Journal.press."""
         self._check_usable()
-        self._pressed_until = max(self._pressed_until, erasing.until)
-        is_gone = self.log.press(erasing.units, self._part)
-        return is_gone and self._snapshot_files.kept_position >= erasing.until
+        self._pressed_until = max(self._pressed_until, erasure.until)
+        is_gone = self.log.press(erasure.units, self._part)
+        return is_gone and self._snapshot_files.kept_position >= erasure.until
 
     @property
     def is_pressed(self) -> bool:

@@ -29,7 +29,7 @@ from dejaqueue.broker.calls.peek import parse_names
 from dejaqueue.broker.calls.port import BrokerPort
 from dejaqueue.broker.history.erasure import ErasedRows, RecordedChoice, erase_recorded
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.broker.shard.stored_erasure import ErasureChoice, StoredMatches
+from dejaqueue.broker.shard.stored_erasure import ErasureChoice, ErasureRows
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import Wake
 from dejaqueue.engine.arrays import Int64s
@@ -37,7 +37,7 @@ from dejaqueue.engine.commands import Ack, Cancel, Forget, ForgetTexts, InView
 from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.table import DEAD, DONE, LEASED, STAGED, STAGED_ACK
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
-from dejaqueue.journal.interface import Erasing, Journal
+from dejaqueue.journal.interface import Erasure, Journal
 from dejaqueue.model import MessageState
 from dejaqueue.topic_names import check_served_name
 from dejaqueue.wire.descriptors import check_fields
@@ -68,7 +68,7 @@ class _Cursor:
 
     partition: int
     began_ms: int
-    waits: dict[int, Erasing] = field(default_factory=dict)
+    waits: dict[int, Erasure] = field(default_factory=dict)
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMS, 0))
 
     def to_values(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _parse_cursor(values: object, topic: ServedTopic, now_ms: int) -> _Cursor:
         required = ("partition", "waits", "sums", "began_ms")
         check_fields(values, list(required), required=required)
         waits = {
-            int(number): Erasing(tuple(map(int, units)), int(until), int(byte_count))
+            int(number): Erasure(tuple(map(int, units)), int(until), int(byte_count))
             for number, (until, byte_count, *units) in values["waits"].items()
         }
         sums = {name: int(values["sums"][name]) for name in SUMS}
@@ -159,11 +159,9 @@ def _erase_in(
     number = cursor.partition
     if topic.has_journal(number):
         piece = _Piece(broker, topic, choice, number)
-        erasing = piece.erase()
+        cursor.waits[number] = piece.erase()
         for name in SUMS:
             cursor.sums[name] += piece.sums[name]
-        if erasing is not None:
-            cursor.waits[number] = erasing
     left = topic.partitions.numbers[topic.partitions.at(number) + 1 :]
     cursor.partition = left[0] if left else -1
 
@@ -178,29 +176,28 @@ class _Piece:
         self._choice, self._number = choice, number
         self.sums = dict.fromkeys(SUMS, 0)
 
-    def erase(self) -> Erasing | None:
-        """What the journal has to let go of; None = nothing was found."""
-        matches = StoredMatches(self._choice)
+    def erase(self) -> Erasure:
+        """What the journal has to let go of."""
+        rows = ErasureRows(self._choice)
         journal, tail = self._look(_where)
         live = self._selected() if self._choice.is_by_now else _NONE
-        matches.look(journal.stored(0, tail), self._locators(live), live)
-        live, spared = self._sort_out(live, matches.found)
+        rows.look(journal.stored(0, tail), self._locators(live), live)
+        live, spared = self._sort_out(live, rows.found)
         spared_locators = self._locators(spared)
         self._end(live)
         answer_of(self._topic.change(self._number, _forget_texts))
         journal, end = self._look(_where)
-        matches.look(journal.stored(tail, end), named=live)  # what was copied meanwhile
-        found = np.setdiff1d(matches.found, spared_locators)
+        rows.look(journal.stored(tail, end), named=live)  # what was copied meanwhile
+        found = np.setdiff1d(rows.found, spared_locators)
         self.sums["found"] = int(found.size)
-        self._erase_payloads(matches, found)
+        self._erase_payloads(rows, found)
         self._erase_history(live, spared)
-        positions = np.union1d(found >> limits.ROW_BITS, np.array(matches.moves, dtype=np.int64))
-        if not positions.size:
-            return None
-        erasing: Erasing = journal.erasing(positions, end)
-        self.sums["segments"], self.sums["bytes"] = len(erasing.units), erasing.byte_count
-        journal.press(erasing)
-        return erasing
+        positions = np.union1d(found >> limits.ROW_BITS, np.array(rows.moves, dtype=np.int64))
+        # Also where nothing was found: snapshots of before may have names of groups and tags.
+        planned: Erasure = journal.plan_erasure(positions, end)
+        self.sums["segments"], self.sums["bytes"] = len(planned.units), planned.byte_count
+        journal.press(planned)
+        return planned
 
     def _look(self, function: Any) -> Any:
         return answer_of(self._topic.look(self._number, function))
@@ -250,8 +247,8 @@ class _Piece:
                 return
             self._broker.clock.wait_until(self._broker.clock.now_us() + LOOK_US, wake)
 
-    def _erase_payloads(self, matches: StoredMatches, found: Int64s) -> None:
-        names = [matches.names[one] for one in found.tolist() if one in matches.names]
+    def _erase_payloads(self, rows: ErasureRows, found: Int64s) -> None:
+        names = [rows.names[one] for one in found.tolist() if one in rows.names]
         own = f"{self._broker.payloads.id}/{self._topic.payload_owner}/"
         gone = sorted({name for name in names if name.startswith(own)})
         if gone:
@@ -345,9 +342,9 @@ def _wait(broker: BrokerPort, topic: ServedTopic, cursor: _Cursor) -> None:
     """Have journals let go, for a while; those that did are waited for no more."""
     until_us, wake = broker.clock.now_us() + WAIT_US, Wake()
     while cursor.waits:
-        for number, erasing in list(cursor.waits.items()):
+        for number, planned in list(cursor.waits.items()):
             journal, _ = answer_of(topic.look(number, _where))
-            if journal.press(erasing):
+            if journal.press(planned):
                 del cursor.waits[number]
         if not cursor.waits or broker.clock.now_us() >= until_us:
             return

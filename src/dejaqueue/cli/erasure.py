@@ -1,7 +1,7 @@
 """`dejaq erase`: messages go, with every byte of them in the broker's files.
 
 Room: cli.
-See: broker/calls/erase.py; docs/guides/erasure.md.
+See: broker/calls/erasure.py; docs/guides/erasure.md.
 """
 
 from __future__ import annotations
