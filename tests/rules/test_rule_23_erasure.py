@@ -1,7 +1,8 @@
 """Rule 23: what was erased is in no file any more; all others stay as they are.
 
 Here: in the files of a broker in this process, through its calls. Not here: a real broker that is
-killed (tests/crash/test_erasure_kill.py); subscriptions, leases (tests/integration/test_erasure.py).
+killed (tests/crash/test_erasure_kill.py); subscriptions, leases (test_erasure.py of
+integration).
 """
 
 from __future__ import annotations

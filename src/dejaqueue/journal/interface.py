@@ -372,6 +372,11 @@ class Journal(ABC):
         return False
 
     @property
+    def is_urgent(self) -> bool:
+        """Whether somebody waits for that, so that nothing is kept for a backup to come."""
+        return False
+
+    @property
     def has_rows_pressed(self) -> bool:
         """Whether live rows lie in something that is to be gone: `sparse` names them."""
         return False
@@ -506,6 +511,12 @@ class JournalStore(ABC):
         """False if nothing was ever stored in a partition, without opening its journal; True also
         if that is not known."""
         return True
+
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """Have what is kept as a whole gone if a row of it has been dead for so long, as soon as
+        can be. A time is noted when it is first called after that; what was there at the start
+        counts as dead for long. Where a server keeps the journals that is the server's."""
+        return
 
     def tidy(self, topics: Collection[str]) -> None:
         """Forget what is kept here of journals that are on a server, but for those of these topics

@@ -122,7 +122,8 @@ class Maintenance(Chore):
             self._room_snapshots = ROOM_SNAPSHOTS
             self._room.want()
         if core.journal.is_pressed:
-            self._give_up(core, "something of it is being erased")
+            if core.journal.is_urgent:
+                self._give_up(core, "something of it is being erased")
             if not self._room_snapshots and not self.busy:
                 self._room_snapshots = ROOM_SNAPSHOTS
         if self._room.wanted_count != self._room_wanted:

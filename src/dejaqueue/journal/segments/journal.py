@@ -272,6 +272,13 @@ class SegmentJournal(Journal):
         return self.log.room.replays_pressed(self._part)
 
     @property
+    def is_urgent(self) -> bool:
+        """See Journal.is_urgent."""
+        if self._pressed_until > self._snapshot_files.kept_position:
+            return True
+        return self.log.room.replays_pressed(self._part, urgent=True)
+
+    @property
     def has_rows_pressed(self) -> bool:
         """See Journal.has_rows_pressed."""
         return self._part.adopted and self.log.room.has_rows_pressed(self._part)

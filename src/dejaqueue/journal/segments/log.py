@@ -186,7 +186,7 @@ class ShardLog:
                     )
                     live[place] += rows
             segment.forget_runs()
-        self.room.list_segments(tuple(recovered.segments), live)
+        self.room.found(tuple(recovered.segments), live)
 
     @property
     def listed(self) -> SegmentList:
@@ -553,10 +553,15 @@ class ShardLog:
             own: the partition that asks, which is told, too, where only its snapshots are to go.
         """
         is_gone, asked = self.room.press(firsts)
-        for part in asked:
-            part.is_asked = True
         self._ask(sorted({part.number for part in asked} | {own.number}))
         return is_gone
+
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """Have segments gone with rows that have been dead for so long, as JournalStore says."""
+        firsts, unread = self.room.stale(now_ms, age_ms)
+        asked = self.room.press(firsts, urgent=False)[1] if firsts else []
+        if asked or unread:
+            self._ask(sorted({part.number for part in (*asked, *unread)}))
 
     # --- room, end -----------------------------------------------------------------------------
 

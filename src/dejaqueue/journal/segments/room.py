@@ -44,6 +44,7 @@ class LogRoom:
         floor: no replay needs an entry up to this position.
         pressed: first positions of segments that are to go as soon as can be, whatever is live in
             them; replaced when one comes or goes.
+        urgent: of these, those that somebody waits for, and no backup is waited for.
         notes: what was damaged of the stored floor, in words.
     """
 
@@ -64,6 +65,10 @@ class LogRoom:
         self.floor = self._stored_floor = 0 if found.mark is None else found.mark.position
         self.notes = [found.damaged] if found.damaged else []
         self.pressed: frozenset[int] = frozenset()
+        self.urgent: frozenset[int] = frozenset()
+        self._dead_since_ms: dict[int, int] = {}
+        """By segment, by its first position: since when it is known that rows of it are dead."""
+        self._found: frozenset[int] = frozenset()
         self._leaving: set[int] = set()
         """First positions of segments that are not listed any more, whose files are there still."""
         self._holder: int | None = None
@@ -74,6 +79,12 @@ class LogRoom:
         """These are the log's segments now, the oldest first."""
         self.live = live
         self.listed = SegmentList(segments)
+
+    def found(self, segments: tuple[Segment, ...], live: Int64s) -> None:
+        """These segments were there when the log was opened; since when their rows are dead is not
+        known."""
+        self._found = frozenset(segment.first for segment in segments)
+        self.list_segments(segments, live)
 
     # --- which rows are live -------------------------------------------------------------------
 
@@ -183,6 +194,7 @@ class LogRoom:
         firsts = {segment.first for segment in dead}
         self._leaving |= firsts
         self.pressed -= firsts
+        self.urgent -= firsts
 
         def delete() -> None:
             self.store_floor(floor)
@@ -214,11 +226,12 @@ class LogRoom:
             there = (places >= 0) & (positions <= lasts[places + 1])
             return [segments[place] for place in np.unique(places[there]).tolist()]
 
-    def press(self, firsts: Sequence[int]) -> tuple[bool, list[Part]]:
+    def press(self, firsts: Sequence[int], *, urgent: bool = True) -> tuple[bool, list[Part]]:
         """Segments are to go as soon as can be, and what was cut off as torn with them.
 
         Args:
             firsts: their first positions.
+            urgent: somebody waits for it: backups are not waited for.
 
         Returns:
             Whether none of them is there any more, durably; else the partitions because of which
@@ -231,6 +244,8 @@ class LogRoom:
             wanted = set(firsts)
             there = {segment.first for segment in self.listed.segments if segment.first in wanted}
             self.pressed |= there
+            if urgent:
+                self.urgent |= there
             self.give_back(settled=True)
             is_gone = not (wanted & (self.pressed | self._leaving))
             asked = [
@@ -238,9 +253,28 @@ class LogRoom:
                 for part in self._parts.values()
                 if self.replays_pressed(part) or self.has_rows_pressed(part)
             ]
-        if is_gone:
+        if is_gone and urgent:
             self._settle_deletions()
         return is_gone, asked
+
+    def stale(self, now_ms: int, age_ms: int) -> tuple[list[int], list[Part]]:
+        """Segments, by their first positions, with rows that have been dead for so long, or may
+        have been; and partitions that have not said yet which of their rows are."""
+        with self.guard:
+            since_ms = self._dead_since_ms
+            listed = {segment.first for segment in self.listed.segments}
+            for first in since_ms.keys() - listed:
+                del since_ms[first]
+            for segment, live in zip(self.listed.segments, self.live.tolist(), strict=True):
+                if segment.readable_rows > live:
+                    first_ms = now_ms - age_ms if segment.first in self._found else now_ms
+                    since_ms.setdefault(segment.first, first_ms)
+            unread = [
+                part
+                for part in self._parts.values()
+                if not part.adopted and not self._found.isdisjoint(part.shares)
+            ]
+            return [first for first, ms in since_ms.items() if now_ms - ms >= age_ms], unread
 
     def _settle_deletions(self) -> None:
         """Nothing of what was deleted comes back; nor is there what was cut off as torn, and kept:
@@ -253,14 +287,19 @@ class LogRoom:
         except OSError as failure:
             raise Unavailable(f"{self._directory}: {failure.strerror}", 1_000) from failure
 
-    def replays_pressed(self, part: Part) -> bool:
-        """Whether a replay of a partition needs an entry of a pressed segment."""
-        if not self.pressed:
+    def replays_pressed(self, part: Part, *, urgent: bool = False) -> bool:
+        """Whether a pressed, or an urgent, segment is there because of the replay of a partition;
+        or because nobody appends: then who did last is to."""
+        wanted = self.urgent if urgent else self.pressed
+        if not wanted:
             return False
         with self.guard:
-            pressed = [one for one in self.listed.segments if one.first in self.pressed]
-            needed = part.needed_behind(self._stored_floor) if pressed else 0
-            return 0 < needed <= pressed[-1].last if pressed else False
+            active = self.listed.segments[-1]
+            if active.first in wanted and part.append_end >= active.last:
+                return True
+            lasts = [one.last for one in self.listed.segments if one.first in wanted]
+            needed = part.needed_behind(self._stored_floor) if lasts else 0
+            return bool(lasts) and 0 < needed <= lasts[-1]
 
     def has_rows_pressed(self, part: Part) -> bool:
         """Whether live rows of a partition lie in a pressed segment."""
