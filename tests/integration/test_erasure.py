@@ -9,11 +9,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import dejaqueue
 from dejaqueue.access import audit
-from dejaqueue.cli.erasure import erase
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import RowStatus
 from tests.crash.test_erasure_kill import files_with
@@ -95,10 +93,3 @@ def test_a_filter_that_selects_all_is_refused(client: dejaqueue.Client) -> None:
         client.create_topic("orders")
         with pytest.raises(BadRequest):
             client.erase("orders")
-
-
-def test_the_command_asks_for_one_of_the_two() -> None:
-    for arguments in (["orders"], ["orders", "--key", "k", "--group", "g"]):
-        outcome = CliRunner().invoke(erase, [*arguments, "--yes"])
-        assert outcome.exit_code == 2
-        assert "name the messages by --key" in outcome.output

@@ -104,6 +104,8 @@ def parse_choice(values: dict[str, Any]) -> ErasureChoice:
     origin = values.get("origin")
     if origin is not None:
         origin = check_served_name(origin)
+    if isinstance(values.get("keys"), str):  # its letters would be keys
+        raise BadRequest("keys", "a list of texts", values["keys"])
     _, keys = parse_names(None, values.get("keys"))
     selects = any(values.get(name) not in (None, []) for name in SEEK_FIELDS)
     if (keys is not None) == selects:
