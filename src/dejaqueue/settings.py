@@ -100,6 +100,14 @@ class JournalSettings(Group):
         "milliseconds. Five minutes: a quiet partition's segments are given back, at next to no "
         "cost. 0 = not by time. Can change live.",
     )
+    erase_ms_max: int = Field(
+        default=0,
+        ge=0,
+        description="How long the bytes of messages that are done, cancelled or not retained any "
+        "more stay in the segments at most, in milliseconds. What is live beside them is copied "
+        "forward, once in half of that time, and after each start. 0 = until nothing beside them "
+        "is live: room is what segments are given back for. Can change live, but not from 0.",
+    )
 
 
 class DispatchSettings(Group):

@@ -7,6 +7,7 @@ Holds: no payloads, no keys, no digests: the fields are those of `record`, and o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections import deque
@@ -146,9 +147,24 @@ def recorded(
 _FACTS = ("to", "drop", "dry_run", "grants", "force", "partitions", "paused", "dead_letter")
 
 
+_ERASED = (
+    "keys",
+    "group",
+    "tags_any",
+    "tags_all",
+    "tags_none",
+    "due_from",
+    "due_to",
+    "priority_from",
+    "priority_to",
+)
+
+
 def facts(action: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """What else of a call is worth a place in the log: short, and never a secret."""
     named = {name: body[name] for name in _FACTS if name in body}
+    if action == "erase":
+        named |= _digests(body)
     if action == "create_key":
         named["name"] = body.get("name")
     if action == "revoke_key":
@@ -157,6 +173,31 @@ def facts(action: str, body: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
+def _digests(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What an erasure was about, for whoever knows it: its texts may be what was to be erased."""
+    found: dict[str, Any] = {}
+    for name in _ERASED:
+        value = body.get(name)
+        if isinstance(value, str):
+            found[name] = _digest(value)
+        elif isinstance(value, list):
+            found[name] = [_digest(str(one)) for one in value]
+        elif value is not None:
+            found[name] = value
+    return found
+
+
+def _digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+_OF_ERASURE = ("found", "ended", "held", "segments", "bytes", "payloads", "changes", "took_ms")
+
+
 def facts_of_answer(action: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a call's answer that is logged: the id of the key that it is about."""
+    """The part of a call's answer that is logged: the id of the key that it is about, or what was
+    erased."""
+    if action == "erase":
+        done = {name: answer[name] for name in _OF_ERASURE if name in answer}
+        return done | {"is_done": answer.get("next") is None}
     return {"key_id": answer.get("id", "")} if action in ("create_key", "revoke_key") else {}

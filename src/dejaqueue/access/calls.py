@@ -158,6 +158,13 @@ ACTIONS = _table([
         "Cancel the selected messages, a page in each call.",
     ),
     Call(
+        "erase",
+        ("topic", "keys", "origin", "after", *SEEK_FIELDS),
+        _CHANGES,
+        "End the messages with these keys, or selected, and have every byte of them deleted, a "
+        "piece in each call.",
+    ),
+    Call(
         "seek",
         ("topic", "to", "after", *SEEK_FIELDS),
         _CHANGES,

@@ -118,6 +118,7 @@ _ROWS = (
         "POST", f"{_TOPIC}/purge", "purge_topic", Rule((MANAGE,), audited=True),
         "Cancel every message of a topic that is not leased.",
     ),
+    _call("POST", f"{_TOPIC}/erase", "erase"),
     # --- subscriptions
     _call("GET", _SUBSCRIPTIONS, "list_subscriptions", called="describe_topic",
           sentence="Show the subscriptions of a topic."),

@@ -9,7 +9,7 @@ See: docs/internals/README.md for the reading order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ from dejaqueue.broker.shard.timekeeping import broker_clock
 from dejaqueue.broker.topic import deleting, forecast, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue, Changes, with_births
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
+from dejaqueue.broker.topic.erasure_schedule import ErasureSchedule
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
@@ -131,6 +132,8 @@ class Broker:
         self.payloads = Payloads(self.settings, self.clock, askers)
         self._payload_collector = PayloadCollector(self.payloads, self._find_payload_owner)
         self._collecting: Running | None = None
+        self._erasure_schedule: ErasureSchedule | None = None
+        self._erasing: Running | None = None
         letters = self._threads.executor("dejaq-dead-letters")
         self.carrier = Carrier(self, letters, self.payloads)
         settings, executor = self.settings, self._threads.executor("dejaq-history")
@@ -218,12 +221,17 @@ class Broker:
         self._running = True
         self.phase = RUNNING
         self.backups.start()
+        if self.settings.journal.erase_ms_max:
+            settings, clock = self.settings.journal, self.clock
+            self._erasure_schedule = ErasureSchedule(settings, clock, self.store)
+            self._erasing = self._threads.start("dejaq-erase", self._erasure_schedule.run)
         if self.payloads.store is not None:
             self._collecting = self._threads.start("dejaq-collect", self._payload_collector.run)
         if self.alone is not None and self.alone.leaving():
             self._threads.start("dejaq-bury", self._finish_told)
         # Of a cluster, topics come by `take`.
-        self._room.begin(self.store, [] if self.alone is None else self.alone.used())
+        used = [] if self.alone is None else self.alone.used()
+        self._room.begin(self.store, used, reads_all=bool(self.settings.journal.erase_ms_max))
         news.started(self.topic_count, (self.started_us - began_us) // 1_000)
 
     def stop(self) -> None:
@@ -239,6 +247,9 @@ class Broker:
         self.carrier.close()
         self.backups.close()
         self._payload_collector.stop()
+        if self._erasing is not None and self._erasure_schedule is not None:
+            self._erasure_schedule.stop()
+            self._erasing.join()
         if self._collecting is not None:
             self._collecting.join()
         self.payloads.close()
@@ -526,6 +537,10 @@ class Broker:
     def payload_owner(self, name: str) -> str:
         """As ServedTopic.payload_owner, whichever broker serves it. Raises TopicUnknown."""
         return f"{self._catalogue.number(topic_of(name))}-{name}"
+
+    def erase_payloads(self, names: Sequence[str]) -> None:
+        """Delete payloads now, though backups may have their messages. Raises Unavailable."""
+        self._payload_collector.erase(names)
 
     def _find_payload_owner(self, owner: str) -> ServedTopic | bool:
         """As PayloadCollector's `find_owner`; `owner` as ServedTopic.payload_owner."""

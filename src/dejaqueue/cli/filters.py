@@ -61,6 +61,14 @@ def seek_options(function: Function) -> Function:
     )
 
 
+def erase_options(function: Function) -> Function:
+    """As `where_options`, of messages in any state, and of those that are done."""
+    function = click.option("--to", "due_to", type=Instant(), help="Due before this time.")(
+        _what_it_is(function)
+    )
+    return click.option("--from", "due_from", type=Instant(), help="Due then or later.")(function)
+
+
 def _what_it_is(function: Function) -> Function:
     """--group, those of tags, --priority-from, --priority-to."""
     priority = click.IntRange(0, PRIORITY_MAX)

@@ -40,6 +40,7 @@ COMMANDS = {
     "history": "dejaqueue.cli.browse:history",
     "move": "dejaqueue.cli.changes:move",
     "cancel": "dejaqueue.cli.changes:cancel",
+    "erase": "dejaqueue.cli.erasure:erase",
     "dead": "dejaqueue.cli.dead:dead",
     "stats": "dejaqueue.cli.stats:stats",
     "top": "dejaqueue.cli.top:top",

@@ -399,6 +399,14 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetTexts:
+    """Names of groups, tags and senders that no live message has are forgotten: as a rule that
+    happens when many new ones have come (dictionary.py)."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class InView:
     """A command for one view alone: a lease, what settles one, its rules, its dead.
 
@@ -433,6 +441,7 @@ Command: TypeAlias = (
     | SeedView
     | DropView
     | Forget
+    | ForgetTexts
     | Seek
     | InView
 )

@@ -34,6 +34,13 @@ def configure(state: PartitionState, command: commands.Configure) -> Effects:
     return Effects()
 
 
+def forget_texts(state: PartitionState, command: commands.ForgetTexts) -> Effects:
+    """Names that no live message has are forgotten now."""
+    apply.begin(state, command.now_ms)
+    state.forget_texts()
+    return Effects()
+
+
 def bury(state: PartitionState, command: commands.Bury) -> Effects:
     """Dead messages arrived in their dead-letter topic, and are gone here."""
     apply.begin(state, command.now_ms)

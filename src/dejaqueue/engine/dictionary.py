@@ -83,7 +83,7 @@ class Dictionary:
         codes = [by_name.get(name, -1) for name in names]
         if -1 in codes:
             if not self._free and len(self.names) >= self._sweep_at:
-                self._sweep(forget)
+                self.sweep(forget)
             codes = [by_name[name] if name in by_name else self._add(name) for name in names]
         return np.array(codes, dtype=np.int32)
 
@@ -101,7 +101,7 @@ class Dictionary:
         self.fresh.append(code)
         return code
 
-    def _sweep(self, forget: Forget | None) -> None:
+    def sweep(self, forget: Forget | None = None) -> None:
         """Free the codes of names that no live message has."""
         names = self.names
         codes = np.flatnonzero(self.lives[: len(names)] == 0)

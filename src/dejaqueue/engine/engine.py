@@ -71,6 +71,7 @@ _STEPS: dict[type, Callable[[PartitionState, Any], Effects]] = {
     commands.Depart: apply.depart,
     commands.SetTime: timekeeping.set_time,
     commands.Seek: replay.seek,
+    commands.ForgetTexts: decisions.forget_texts,
 }
 _STORY_LINES = 64
 _NONE = np.zeros(0, dtype=np.int64)

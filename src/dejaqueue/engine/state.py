@@ -224,6 +224,12 @@ class PartitionState:
         """
         return self.senders.codes_of(names, self._without_messages)
 
+    def forget_texts(self) -> None:
+        """Forget texts that no live message has; of groups also what nobody is owed for."""
+        self.groups.sweep(self.ready.forget if isinstance(self.ready, FairReady) else None)
+        self.tag_sets.sweep()
+        self.senders.sweep(self._without_messages)
+
     def _without_messages(self, codes: Int64s) -> Int64s:
         """Those of these codes of senders that no live message has. Cost: O(live messages)."""
         has_some = np.zeros(len(self.senders), dtype=np.bool_)

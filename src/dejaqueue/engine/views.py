@@ -153,7 +153,7 @@ class PartitionViews:
                 return self._relocate(command)
             case commands.Decide():
                 return self._decide(command)
-            case commands.OpenEpoch() | commands.SetTime():
+            case commands.OpenEpoch() | commands.SetTime() | commands.ForgetTexts():
                 if self.retained is not None and isinstance(command, commands.SetTime):
                     self.retained.arrivals.set_time(command.now_ms)
                 return self._everywhere(lambda _engine: command)

@@ -27,6 +27,8 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
 12. Several brokers may have a journal on a server open, and append by turns: `follow` takes in what
     the others have appended, all that was acknowledged to anybody before it was called. Whoever
     follows may store snapshots whoever appended last.
+13. Once `press` says so, what it was asked for is in no file of the journal any more, whatever
+    crashes then.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dejaqueue.errors import DejaQError, InternalError
+from dejaqueue.errors import DejaQError, InternalError, Refused
 from dejaqueue.journal.encryption.clear_budget import BYTES_MAX, ClearBudget
 from dejaqueue.journal.encryption.data_keys import DataKeys
 from dejaqueue.journal.encryption.master_keys import MasterKey
@@ -88,6 +90,7 @@ class EntryKind(IntEnum):
     FORGET = 21
     SEEK = 22
     SEED_VIEW = 23
+    FORGET_TEXTS = 24
     CATALOGUE = 32
     """A change of the catalogue, in a journal of its own (catalogue/changes.py)."""
 
@@ -160,6 +163,21 @@ class Snapshot:
     position: int
     meta: str
     files: tuple[str, ...]
+
+
+class Erasure(NamedTuple):
+    """What is to be gone from where a journal is kept.
+
+    Attributes:
+        units: what is kept and given back as a whole and has some of it, ascending; what the
+            numbers mean is up to the journal.
+        until: snapshots of what was before this position go, too.
+        byte_count: of the units.
+    """
+
+    units: tuple[int, ...] = ()
+    until: int = 0
+    byte_count: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -325,6 +343,44 @@ class Journal(ABC):
             rows in due order to a new entry (Relocate) and frees the old ones.
         """
 
+    def stored(self, after: int, end: int) -> Iterator[tuple[int, Entry]]:
+        """Each entry behind `after`, up to `end`, whose bytes are there still, needed or not; what
+        was given back is left out. Any thread; columns as those of `scan`.
+
+        Raises:
+            JournalDamaged: an entry is not what was written. Refused: that is not known.
+        """
+        raise Refused("where these journals are kept nothing can be erased by itself")
+
+    def plan_erasure(self, positions: Int64s, until: int) -> Erasure:
+        """What has to go so that nothing is left of the entries at these positions, nor of
+        snapshots of before `until`. Changes nothing. Any thread."""
+        raise Refused("where these journals are kept nothing can be erased by itself")
+
+    def press(self, erasure: Erasure) -> bool:
+        """Have it gone as soon as can be: whoever needs something of it is asked to copy it, and to
+        take snapshots. Again is how to wait, also after a start. Any thread.
+
+        Returns:
+            True: it is gone, and stays so.
+        """
+        raise Refused("where these journals are kept nothing can be erased by itself")
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether two snapshots more are needed for something that is to be gone."""
+        return False
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether somebody waits for that, so that nothing is kept for a backup to come."""
+        return False
+
+    @property
+    def has_rows_pressed(self) -> bool:
+        """Whether live rows lie in something that is to be gone: `sparse` names them."""
+        return False
+
     @abstractmethod
     def put_snapshot(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
         """Store a snapshot durably, then forget older ones. May be called from another thread."""
@@ -455,6 +511,12 @@ class JournalStore(ABC):
         """False if nothing was ever stored in a partition, without opening its journal; True also
         if that is not known."""
         return True
+
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """Have what is kept as a whole gone if a row of it has been dead for so long, as soon as
+        can be. A time is noted when it is first called after that; what was there at the start
+        counts as dead for long. Where a server keeps the journals that is the server's."""
+        return
 
     def tidy(self, topics: Collection[str]) -> None:
         """Forget what is kept here of journals that are on a server, but for those of these topics

@@ -189,6 +189,8 @@ class ReferenceModel:
                     self.decided[command.transaction] = command.commit
             case commands.OpenEpoch():
                 self.epoch = command.epoch
+            case commands.ForgetTexts():
+                pass  # nobody sees it
             case commands.PutEntries():
                 for name, spec, next_ms, wake_ms in command.entries:
                     last = self.entries[name][3] if name in self.entries else -1

@@ -62,6 +62,10 @@ class Lineage:
                 "a full one"
             )
 
+    def urls(self) -> list[str]:
+        """Where backups were taken to, in order."""
+        return sorted(self._archives)
+
     def begin(self, url: str, backup: str) -> None:
         """Note that a backup may come to be there. Raises ResourceExhausted, Unavailable."""
         known = self._archives.setdefault(url, {})

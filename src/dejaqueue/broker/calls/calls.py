@@ -23,6 +23,7 @@ from dejaqueue.broker.calls import (
     by_filter,
     claims,
     cron,
+    erasure,
     history,
     message_history,
     payload_parts,
@@ -148,6 +149,10 @@ def _move_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
 def _cancel_where(broker: BrokerPort, body: Body, by: Requester) -> Answer:
     topic, now_ms = _topic(broker, body), broker.clock.utc_ms()
     return by_filter.cancel_where(topic, body, now_ms, by.sender.owner)
+
+
+def _erase(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return erasure.erase(broker, _topic(broker, body), body)
 
 
 def _seek(broker: BrokerPort, body: Body, _by: Requester) -> Answer:

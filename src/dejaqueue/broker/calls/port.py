@@ -5,6 +5,7 @@ Room: broker. A port: broker.py is behind it, so that calls do not import the br
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
@@ -20,7 +21,9 @@ from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.transactions import Transactions
 from dejaqueue.clock import Clock
+from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.lane import LaneAddress
 
@@ -29,6 +32,8 @@ class BrokerPort(Protocol):
     """A broker, as its calls see it; what the members do is said in broker.py."""
 
     clock: Clock
+    settings: BrokerSettings
+    store: JournalStore
     keys: KeyRing
     quotas: Quotas
     history: History
@@ -52,4 +57,5 @@ class BrokerPort(Protocol):
     def delete_topic(self, name: str) -> None: ...  # noqa: D102
     def cluster(self, topic: str = "", *, servers: bool = False) -> dict[str, Any]: ...  # noqa: D102
     def open_write(self, stream: WriteStream, sender: Sender) -> Writer: ...  # noqa: D102
+    def erase_payloads(self, names: Sequence[str]) -> None: ...  # noqa: D102
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]: ...  # noqa: D102

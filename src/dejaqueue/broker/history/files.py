@@ -125,6 +125,12 @@ class Files:
         path.rename(directory / f"{first:019d}-{last:019d}{ending}")
         _sync(directory)
 
+    def replace(self, draft: Path, path: Path) -> None:
+        """Put a written file durably in the place of one that can be seen. Raises OSError."""
+        _sync(draft)
+        draft.rename(path)
+        _sync(path.parent)
+
     def mark(self, topic: str, number: int, last: int) -> None:
         """Remember that all up to this position is recorded, without a file. Raises OSError."""
         directory = self.partition(topic, number)

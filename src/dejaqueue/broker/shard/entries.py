@@ -29,6 +29,7 @@ See: docs/reference/journal-format.md.
     DROP_VIEW   number
     FORGET      before                                  sequences?
     SEEK        first · end · from                                                   filter
+    FORGET_TEXTS
     IN_VIEW     of the entry that is in it                  of that              number, kind; its
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
@@ -301,6 +302,16 @@ def _move_command(entry: Entry) -> commands.Move:
     return commands.Move(entry.now_ms, sequences, dues_ms, priorities, groups)
 
 
+def _open_view_entry(command: commands.OpenView) -> Entry:
+    flags = ViewFlag.FROM_START * command.from_start
+    flags |= ViewFlag.BY_ARRIVAL * command.by_arrival
+    flags |= ViewFlag.IN_PIECES * command.in_pieces
+    params = (command.number, command.born, command.held_due_ms, int(flags))
+    kept = () if command.kept_from_ms is None else (command.kept_from_ms,)
+    extra = _json([command.name, command.rules, *kept])
+    return Entry(EntryKind.OPEN_VIEW, command.now_ms, params, extra=extra)
+
+
 def to_entry(command: Command, leased_count: int = 0) -> Entry:
     """The entry of a command without texts.
 
@@ -330,6 +341,8 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
             return Entry(EntryKind.CANCEL, now_ms, rows=rows, ints=(command.sequences,))
         case commands.OpenEpoch():
             return Entry(EntryKind.OPEN_EPOCH, now_ms, (command.epoch, 0, 0, 0))
+        case commands.ForgetTexts():
+            return Entry(EntryKind.FORGET_TEXTS, now_ms)
         case commands.Configure():
             return Entry(EntryKind.CONFIGURE, now_ms, extra=command.rules.encode())
         case commands.Decide():
@@ -352,13 +365,7 @@ def to_entry(command: Command, leased_count: int = 0) -> Entry:
         case commands.SetTime():
             return Entry(EntryKind.SET_TIME, now_ms, (command.by_ms, 0, 0, 0))
         case commands.OpenView():
-            flags = ViewFlag.FROM_START * command.from_start
-            flags |= ViewFlag.BY_ARRIVAL * command.by_arrival
-            flags |= ViewFlag.IN_PIECES * command.in_pieces
-            params = (command.number, command.born, command.held_due_ms, int(flags))
-            kept = () if command.kept_from_ms is None else (command.kept_from_ms,)
-            extra = _json([command.name, command.rules, *kept])
-            return Entry(EntryKind.OPEN_VIEW, now_ms, params, extra=extra)
+            return _open_view_entry(command)
         case commands.SeedView():
             return Entry(EntryKind.SEED_VIEW, now_ms, (command.number, command.span, 0, 0))
         case commands.DropView():
@@ -453,6 +460,8 @@ def _to_command(entry: Entry, position: int) -> Command:
         case EntryKind.SEEK:
             selection = Selection.from_values(json.loads(extra)) if extra else None
             return commands.Seek(now_ms, *params[:3], selection)
+        case EntryKind.FORGET_TEXTS:
+            return commands.ForgetTexts(now_ms)
         case EntryKind.IN_VIEW:
             return _of_view(entry, position)
         case _:

@@ -112,8 +112,8 @@ class Maintenance(Chore):
             self._room_snapshots = ROOM_SNAPSHOTS
 
     def _see_room(self, core: PartitionCore) -> None:
-        """A producer was refused because the disk is full, here or of another partition: soon give
-        back what room there is."""
+        """A producer was refused because the disk is full, here or of another partition, or
+        something is being erased: soon give back what room there is."""
         if core.lacks_room:
             core.lacks_room = False
             if core.is_held:  # room for what is sent comes before a backup, which is told
@@ -121,6 +121,11 @@ class Maintenance(Chore):
             self._give_up(core, "the disk is full")
             self._room_snapshots = ROOM_SNAPSHOTS
             self._room.want()
+        if core.journal.is_pressed:
+            if core.journal.is_urgent:
+                self._give_up(core, "something of it is being erased")
+            if not self._room_snapshots and not self.busy:
+                self._room_snapshots = ROOM_SNAPSHOTS
         if self._room.wanted_count != self._room_wanted:
             self._room_wanted = self._room.wanted_count
             if core.journal.holds_room:
@@ -297,7 +302,8 @@ class Maintenance(Chore):
             # Found once, as it takes a walk over the whole table; copied over many steps.
             first, last = int(ranges[0, 0]), int(ranges[0, 1])
             self._to_copy = core.views.live_in(first, last, limits.BATCH_ROWS_MAX)
-        if not is_idle or not core.commits.settles():
+        is_pressed = core.journal.has_rows_pressed  # copied even where requests always wait
+        if not (is_idle or is_pressed) or not core.commits.settles():
             return False
         rows = self._to_copy[:COPY_ROWS_MAX]
         rows = rows[core.views.locators(rows) >= 0]
@@ -309,7 +315,7 @@ class Maintenance(Chore):
             self._stored.forget()
             self.copied_rows += len(rows)
         self._to_copy = self._to_copy[COPY_ROWS_MAX:]
-        return len(self._to_copy) > 0
+        return len(self._to_copy) > 0 or (is_pressed and len(rows) > 0)
 
 
 def copy_rows(core: PartitionCore, stored: StoredRows, sequences: Int64s) -> None:

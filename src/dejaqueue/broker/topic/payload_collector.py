@@ -23,12 +23,18 @@ from typing import Final
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.broker.payloads.payloads import STALE_MS, UPLOADS, EndedPayload, Payloads
+from dejaqueue.broker.payloads.payloads import (
+    NO_STORE,
+    STALE_MS,
+    UPLOADS,
+    EndedPayload,
+    Payloads,
+)
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import Wake
 from dejaqueue.engine.arrays import Int64s
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.payloads.payload_store import PayloadStore
 from dejaqueue.schema.references import Reference, decode, marked_rows
 
@@ -123,6 +129,12 @@ class PayloadCollector:
             except DejaQError:
                 doomed.extendleft(reversed(some))
                 raise
+
+    def erase(self, names: Sequence[str]) -> None:
+        """Delete payloads now, whatever they are kept for. Any thread. Raises Unavailable."""
+        if self._payloads.store is None:
+            raise Unavailable(NO_STORE, 1_000)
+        self._payloads.waited(self._delete, self._store, list(names))
 
     def _end(self, store: PayloadStore, some: list[EndedPayload]) -> None:
         gone = [one.name for one in some]

@@ -49,17 +49,23 @@ class Room:
         self._serve = serve
         self._clock = clock
         self._asked_us: int | None = None
+        self._open_bytes = OPEN_BYTES
         self._unread: deque[tuple[str, int]] = deque()
         self._taken_bytes: Callable[[str, int], int] = lambda _topic, _partition: 0
         self.wanted_count = 0
 
-    def begin(self, store: JournalStore, topics: Iterable[Topic]) -> None:
+    def begin(
+        self, store: JournalStore, topics: Iterable[Topic], *, reads_all: bool = False
+    ) -> None:
         """After a start: wake what has something to do though nobody asks.
 
         Args:
             topics: of a broker that is alone, those that were ever used.
+            reads_all: what takes little room, too: until a partition was read nobody knows what of
+                it is done.
         """
         store.ask = self._asked
+        self._open_bytes = 0 if reads_all else OPEN_BYTES
         self._taken_bytes = store.taken_bytes
         for topic in topics:
             if topic.kind is TopicKind.CRON:
@@ -68,7 +74,7 @@ class Room:
             if has_ephemeral(topic.subscriptions):
                 self._serve(topic.name)  # it looks whether anybody comes
             for number in range(topic.partitions):
-                if store.taken_bytes(topic.name, number) > OPEN_BYTES:
+                if store.taken_bytes(topic.name, number) > self._open_bytes:
                     self._unread.append((topic.name, number))
         self._read_next()
 
@@ -92,7 +98,7 @@ class Room:
         while self._unread:
             name, number = self._unread.popleft()
             # Once one partition of a shard is read, it is known which of the others take much.
-            if self._taken_bytes(name, number) <= OPEN_BYTES:
+            if self._taken_bytes(name, number) <= self._open_bytes:
                 continue
             try:
                 reading = self._serve(name).look(number, lambda _: None)

@@ -12,10 +12,11 @@ from typing import Literal, Unpack
 
 import pyarrow as pa
 
-from dejaqueue.client import browsing, message_history
+from dejaqueue.client import browsing, erasure, message_history
 from dejaqueue.client._sync import waiting
 from dejaqueue.client.browsing import DueHistogram, SeekResult, Where
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.erasure import ErasureReport
 from dejaqueue.client.message_history import MessageHistory
 from dejaqueue.client.message_view import MessageView, view_of
 from dejaqueue.client.topic_settings import SubscriptionSettings
@@ -186,6 +187,36 @@ class Browsing:
     def purge(self, topic: str) -> int:
         """Cancel everything that is not leased; return how many. The topic stays."""
         return self.cancel_where(topic)
+
+    def erase(
+        self,
+        topic: str,
+        *,
+        keys: Sequence[str] | None = None,
+        letters: bool = True,
+        **where: Unpack[Where],
+    ) -> ErasureReport:
+        """End messages, and have every byte of them deleted; of those that are done, too.
+
+        Returns when no file of the broker has them: journals, snapshots, history, the payload
+        store (rule 23). A few seconds, and longer where much else is live beside them. Who has one
+        of them leased loses the lease.
+
+        Args:
+            topic: whose messages.
+            keys: of these keys; dead letters go by the key of their message.
+            letters: those of this topic in its dead-letter topics, too.
+            where: instead of keys: which ones, as for `peek`, but without `state`. What is done
+                is judged by what it was when it was sent.
+
+        Returns:
+            How much it was, and which backups still have it.
+
+        Raises:
+            Refused: the journals are on a server. Unavailable: it broke off; ask again.
+        """
+        body = erasure.check_erase(topic, keys, {**where})
+        return waiting.run(erasure.erase, self._core.transport, body, letters)
 
     def seek(
         self,

@@ -189,6 +189,23 @@ class ShardCalls:
             return answer | {"next": {"shard": shard + 1, "after": None}}
         return answer
 
+    def erase(self, name: str, body: Body, field: str) -> Body:
+        """One shard after the other; numbers and lists are of all that were asked so far."""
+        given = body.get("after")
+        before: Body = {}
+        if isinstance(given, dict) and isinstance(given.get("before"), dict):
+            before = given["before"]
+            given = {key: value for key, value in given.items() if key != "before"}
+        shard, after = self._place(given)
+        answer = self._one(name, body | {"after": after}, field, shard)
+        following = answer.pop("next")
+        joined = _erased_before(before, answer)
+        if following is not None:
+            return joined | {"next": {"shard": shard, "after": following, "before": before}}
+        if shard + 1 < self._spread:
+            return joined | {"next": {"shard": shard + 1, "after": None, "before": joined}}
+        return joined | {"next": None}
+
     def _place(self, after: Any) -> tuple[int, Any]:
         if after is None:
             return 0, None
@@ -348,6 +365,22 @@ def _sums_of_lists(lists: list[list[int]]) -> list[int]:
     return [int(count) for count in sums]
 
 
+def _erased_before(before: Body, answer: Body) -> Body:
+    """What was erased of several shards.
+
+    >>> _erased_before({"found": 1, "letters": ["a.dead"]}, {"found": 2, "letters": ["a.dead"]})
+    {'found': 3, 'letters': ['a.dead']}
+    """
+    joined = dict(before)
+    for name, value in answer.items():
+        known = before.get(name)
+        if isinstance(value, list):
+            joined[name] = [*(known or ()), *(one for one in value if one not in (known or ()))]
+        else:
+            joined[name] = value + (known or 0)
+    return joined
+
+
 _SUMS_OF_DUE = ("due", "ready", "scheduled", "leased", "error_max")
 _MERGES: dict[str, _Merge] = {
     "stats": ShardCalls.stats,
@@ -363,6 +396,7 @@ _MERGES: dict[str, _Merge] = {
     "cancel_where": ShardCalls.in_pages,
     "redrive": ShardCalls.in_pages,
     "seek": ShardCalls.in_pages,
+    "erase": ShardCalls.erase,
     "claim": ShardCalls.claim,
     "extend_claims": ShardCalls.claims,
     "ack_claims": ShardCalls.claims,

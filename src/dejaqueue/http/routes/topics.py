@@ -18,9 +18,13 @@ from dejaqueue.http import shapes
 from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object, yes_or_no
 from dejaqueue.http.direct import json_answer
+from dejaqueue.http.erasure_shapes import EraseRequest, ErasureReport
 from dejaqueue.http.openapi import TopicName, answers, body, route
+from dejaqueue.http.parameters import from_cursor, selection_of, to_cursor
 from dejaqueue.http.service import principal_of, service_of
 from dejaqueue.model import Topic
+from dejaqueue.wire.descriptors import check_fields
+from dejaqueue.wire.selection import SEEK_FIELDS
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
 Body = Annotated[dict[str, Any], Depends(json_object)]
@@ -134,6 +138,40 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
         if after is None:
             break
     return json_answer({"cancelled": cancelled, "is_finished": after is None})
+
+
+@route(
+    router,
+    "erase",
+    openapi_extra=body(EraseRequest, {"keys": ["alice@example.org"]}),
+    responses=answers(
+        ErasureReport,
+        {
+            "found": 2, "ended": 1, "held": 0, "segments": 1, "bytes": 1_048_576, "payloads": 0,
+            "changes": 3, "next": None, "took_ms": 1_300, "letters": ["reminders.dead"],
+            "backups": [], "unread": [],
+        },
+        "What was erased so far.",
+        404,
+    ),
+)  # fmt: skip
+def erase(request: Request, topic: TopicName, values: Body) -> Response:
+    """End messages, and have every byte of them deleted; of those that are done, too.
+
+    A call does a piece of the work, and waits for a few seconds: while `next` is not null, give it
+    as `after`, with the same keys or filter. Dead letters are messages of the topics that `letters`
+    names: erase them there, with this topic as `origin`.
+    """
+    ACTIONS["erase"].rule.require(principal_of(request), {"topic": topic})
+    check_fields(values, ["keys", "where", "origin", "after"])
+    where = values.get("where")
+    call = {name: values[name] for name in ("keys", "origin") if values.get(name) is not None}
+    call |= {} if where is None else selection_of(where, *SEEK_FIELDS)
+    note(request, **audit.facts("erase", call))
+    after = from_cursor(values.get("after"))
+    answer = service_of(request).broker.call("erase", call | {"topic": topic, "after": after})
+    note(request, **audit.facts_of_answer("erase", answer))
+    return json_answer(answer | {"next": to_cursor(answer["next"])})
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

@@ -18,13 +18,16 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from dejaqueue import limits
 from dejaqueue.errors import InternalError, JournalDamaged, ResourceExhausted, Unavailable
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.encryption.cipher import Cipher
+from dejaqueue.journal.format import Decoded
 from dejaqueue.journal.interface import (
     TEXT_COLUMNS,
     Append,
     Entry,
+    Erasure,
     Int64s,
     Journal,
     Snapshot,
@@ -33,6 +36,7 @@ from dejaqueue.journal.interface import (
 from dejaqueue.journal.segments.files import FULL
 from dejaqueue.journal.segments.gather import gather
 from dejaqueue.journal.segments.log import ShardLog
+from dejaqueue.journal.segments.segment import Segment
 from dejaqueue.journal.segments.snapshots import SnapshotFiles
 
 SPARSE_ROWS_MAX: Final = 100_000
@@ -61,6 +65,7 @@ class SegmentJournal(Journal):
         self.log, self.number = log, number
         self._directory, self._on_close = directory, on_close
         self._failure: str | None = None
+        self._pressed_until = 0
         self._snapshot_files = SnapshotFiles(log.files, directory, snapshots_cipher, f"{number}")
         self._part = log.part(number)
         self._check_reach()
@@ -134,28 +139,43 @@ class SegmentJournal(Journal):
     def scan(self, after: int) -> Iterator[tuple[int, int, Entry]]:
         """See Journal.scan."""
         self._check_usable()
-        log, number, tail = self.log, self.number, self.tail
+        for position, found in self._entries(after, self.tail):
+            if found is None:
+                raise JournalDamaged(f"{self._directory}: entry {position} was given back")
+            yield position, found.head.epoch, found.entry
+
+    def _entries(self, after: int, end: int) -> Iterator[tuple[int, Decoded | None]]:
+        """Each entry behind `after`, up to `end`; None for what was given back.
+
+        Raises:
+            JournalDamaged: it is not what was written. OSError.
+        """
+        log = self.log
         segments = log.listed.segments
         firsts = [segment.first for segment in segments]
         for start, at_position, count in self._part.runs.since(after + 1):
-            for position in range(start, min(start + count, tail + 1)):
+            for position in range(start, min(start + count, end + 1)):
                 log_position = at_position + position - start
                 listed = bisect_right(firsts, log_position) - 1
                 if not at_position or listed < 0 or log_position > segments[listed].last:
-                    raise JournalDamaged(f"{self._directory}: entry {position} was given back")
-                segment = segments[listed]
-                memory = segment.load(log.files)
-                place = log_position - segment.first
-                at = int(segment.offsets()[place]) << 3
-                try:
-                    trusted = segment.is_verified(place)
-                    found = entry_format.decode(memory.view, at, trusted=trusted, cipher=log.cipher)
-                except JournalDamaged as damage:
-                    raise JournalDamaged(f"{segment.path}, offset {at}: {damage}") from damage
-                owner = entry_format.owner_of(memory.view, at)
-                if (found.head.position, *owner) != (log_position, number, position):
-                    raise JournalDamaged(f"{segment.path}, offset {at}: not entry {log_position}")
-                yield position, found.head.epoch, found.entry
+                    yield position, None
+                    continue
+                yield position, self._decoded(segments[listed], log_position, position)
+
+    def _decoded(self, segment: Segment, log_position: int, position: int) -> Decoded:
+        log = self.log
+        memory = segment.load(log.files)
+        place = log_position - segment.first
+        at = int(segment.offsets()[place]) << 3
+        try:
+            trusted = segment.is_verified(place)
+            found = entry_format.decode(memory.view, at, trusted=trusted, cipher=log.cipher)
+        except JournalDamaged as damage:
+            raise JournalDamaged(f"{segment.path}, offset {at}: {damage}") from damage
+        owner = entry_format.owner_of(memory.view, at)
+        if (found.head.position, *owner) != (log_position, self.number, position):
+            raise JournalDamaged(f"{segment.path}, offset {at}: not entry {log_position}")
+        return found
 
     def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
         """See Journal.read."""
@@ -192,7 +212,7 @@ class SegmentJournal(Journal):
     @property
     def is_asked(self) -> bool:
         """See Journal.is_asked."""
-        return self._part.is_asked
+        return self._part.is_asked or self.has_rows_pressed
 
     def turn_over(self) -> None:
         """See Journal.turn_over."""
@@ -215,6 +235,53 @@ class SegmentJournal(Journal):
             rows += share.rows
             runs.append((share.first, share.last))
         return np.array(runs, dtype=np.int64) if runs else None
+
+    # --- erasing -------------------------------------------------------------------------------
+
+    def stored(self, after: int, end: int) -> Iterator[tuple[int, Entry]]:
+        """See Journal.stored."""
+        self._check_usable()
+        try:
+            for position, found in self._entries(after, min(end, self.tail)):
+                if found is not None:
+                    yield position, found.entry
+        except FileNotFoundError:  # a segment went since the list was read
+            raise Unavailable(f"{self._directory}: entries are being given back", 100) from None
+
+    def plan_erasure(self, positions: Int64s, until: int) -> Erasure:
+        """See Journal.plan_erasure; the units are segments, by their first positions in the log."""
+        self._check_usable()
+        asked = np.asarray(positions, dtype=np.int64) << limits.ROW_BITS
+        found = self._part.runs.locate(asked, self._part.tail) >> limits.ROW_BITS
+        segments = self.log.room.segments_with(found)
+        units = tuple(segment.first for segment in segments)
+        return Erasure(units, until, sum(segment.used for segment in segments))
+
+    def press(self, erasure: Erasure) -> bool:
+        """See Journal.press."""
+        self._check_usable()
+        self._pressed_until = max(self._pressed_until, erasure.until)
+        is_gone = self.log.press(erasure.units, self._part)
+        return is_gone and self._snapshot_files.kept_position >= erasure.until
+
+    @property
+    def is_pressed(self) -> bool:
+        """See Journal.is_pressed."""
+        if self._pressed_until > self._snapshot_files.kept_position:
+            return True
+        return self.log.room.replays_pressed(self._part)
+
+    @property
+    def is_urgent(self) -> bool:
+        """See Journal.is_urgent."""
+        if self._pressed_until > self._snapshot_files.kept_position:
+            return True
+        return self.log.room.replays_pressed(self._part, urgent=True)
+
+    @property
+    def has_rows_pressed(self) -> bool:
+        """See Journal.has_rows_pressed."""
+        return self._part.adopted and self.log.room.has_rows_pressed(self._part)
 
     # --- room, snapshots, end ------------------------------------------------------------------
 

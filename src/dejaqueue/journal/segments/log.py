@@ -192,7 +192,7 @@ class ShardLog:
                     )
                     live[place] += rows
             segment.forget_runs()
-        self.room.list_segments(tuple(recovered.segments), live)
+        self.room.found(tuple(recovered.segments), live)
 
     def end_of_turn(self) -> int:
         """Position of the last entry that was published before the turn that it is began."""
@@ -293,7 +293,8 @@ class ShardLog:
     def _segment_for(self, entries: int, byte_count: int, runs: int) -> Segment:
         """The active segment if it has room, else a new one."""
         segments = self.listed.segments
-        if segments and not self._turning and segments[-1].has_room(entries, byte_count, runs):
+        is_over = self._turning or (bool(segments) and segments[-1].first in self.room.pressed)
+        if segments and not is_over and segments[-1].has_room(entries, byte_count, runs):
             return segments[-1]
         return self._roll(entries, byte_count, runs)
 
@@ -537,7 +538,8 @@ class ShardLog:
     def holds_room(self, part: Part) -> bool:
         """Whether room would be given back if two snapshots more of a partition were stored."""
         with self.guard:
-            return self.room.is_held_by(part) or self._is_oversized()
+            room = self.room
+            return room.is_held_by(part) or room.replays_pressed(part) or self._is_oversized()
 
     def _is_oversized(self) -> bool:
         """Whether the active segment has room for much and nothing live."""
@@ -558,6 +560,25 @@ class ShardLog:
         """Nothing comes for the moment: go on with less from the next append on, if that helps."""
         with self.guard:
             self._turning = self._is_oversized()
+
+    # --- erasing -------------------------------------------------------------------------------
+
+    def press(self, firsts: Sequence[int], own: Part) -> bool:
+        """Have segments gone as soon as can be; True if they are, durably. As LogRoom.press.
+
+        Args:
+            own: the partition that asks, which is told, too, where only its snapshots are to go.
+        """
+        is_gone, asked = self.room.press(firsts)
+        self._ask(sorted({part.number for part in asked} | {own.number}))
+        return is_gone
+
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """Have segments gone with rows that have been dead for so long, as JournalStore says."""
+        firsts, unread = self.room.stale(now_ms, age_ms)
+        asked = self.room.press(firsts, urgent=False)[1] if firsts else []
+        if asked or unread:
+            self._ask(sorted({part.number for part in (*asked, *unread)}))
 
     # --- room, end -----------------------------------------------------------------------------
 

@@ -18,11 +18,12 @@ from typing import Final
 import numpy as np
 
 from dejaqueue import limits
-from dejaqueue.errors import InternalError
+from dejaqueue.errors import InternalError, Unavailable
 from dejaqueue.journal.interface import Int64s
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.part import Part
 from dejaqueue.journal.segments.proof import FLOOR_NAME, TailMark, read_mark, write_mark
+from dejaqueue.journal.segments.recovery import CUT_SUFFIX
 from dejaqueue.journal.segments.segment import Segment, SegmentList
 
 SPARSE_PERCENT: Final = 25
@@ -41,6 +42,9 @@ class LogRoom:
         listed: the log's segments.
         live: how many rows of each are live, or may be.
         floor: no replay needs an entry up to this position.
+        pressed: first positions of segments that are to go as soon as can be, whatever is live in
+            them; replaced when one comes or goes.
+        urgent: of these, those that somebody waits for, and no backup is waited for.
         notes: what was damaged of the stored floor, in words.
     """
 
@@ -60,6 +64,13 @@ class LogRoom:
         found = read_mark(files, directory, identity, shard, FLOOR_NAME)
         self.floor = self._stored_floor = 0 if found.mark is None else found.mark.position
         self.notes = [found.damaged] if found.damaged else []
+        self.pressed: frozenset[int] = frozenset()
+        self.urgent: frozenset[int] = frozenset()
+        self._dead_since_ms: dict[int, int] = {}
+        """By segment, by its first position: since when it is known that rows of it are dead."""
+        self._found: frozenset[int] = frozenset()
+        self._leaving: set[int] = set()
+        """First positions of segments that are not listed any more, whose files are there still."""
         self._holder: int | None = None
         """Number of the partition that needs what comes behind the floor."""
         self.list_segments((), np.zeros(0, dtype=np.int64))
@@ -68,6 +79,12 @@ class LogRoom:
         """These are the log's segments now, the oldest first."""
         self.live = live
         self.listed = SegmentList(segments)
+
+    def found(self, segments: tuple[Segment, ...], live: Int64s) -> None:
+        """These segments were there when the log was opened; since when their rows are dead is not
+        known."""
+        self._found = frozenset(segment.first for segment in segments)
+        self.list_segments(segments, live)
 
     # --- which rows are live -------------------------------------------------------------------
 
@@ -174,6 +191,10 @@ class LogRoom:
             part.forget_segments([one.first for one in dead], self.listed.segments[0].first)
         # Where a segment before a gap ends, recovery cannot tell from where the next one begins.
         before_gaps = [segments[place] for place, behind in pairwise(kept) if behind > place + 1]
+        firsts = {segment.first for segment in dead}
+        self._leaving |= firsts
+        self.pressed -= firsts
+        self.urgent -= firsts
 
         def delete() -> None:
             self.store_floor(floor)
@@ -183,6 +204,7 @@ class LogRoom:
                 segment.close()
                 # No sync of the directory: one that comes back is found without live rows again.
                 self._files.unlink(segment.path)
+                self._leaving.discard(segment.first)
 
         self._chore(delete)
 
@@ -193,6 +215,100 @@ class LogRoom:
             return []
         empty = np.flatnonzero(self.live[:-1] <= 0).tolist()
         return [sealed[place] for place in empty if sealed[place].last <= self.floor]
+
+    # --- what is to go whatever is live in it --------------------------------------------------
+
+    def segments_with(self, positions: Int64s) -> list[Segment]:
+        """The segments with these entries, given by the log's positions; what is gone has none."""
+        with self.guard:
+            segments, places = self.listed.segments, self.listed.places(positions)
+            lasts = np.array([-1, *(segment.last for segment in segments)], dtype=np.int64)
+            there = (places >= 0) & (positions <= lasts[places + 1])
+            return [segments[place] for place in np.unique(places[there]).tolist()]
+
+    def press(self, firsts: Sequence[int], *, urgent: bool = True) -> tuple[bool, list[Part]]:
+        """Segments are to go as soon as can be, and what was cut off as torn with them.
+
+        Args:
+            firsts: their first positions.
+            urgent: somebody waits for it: backups are not waited for.
+
+        Returns:
+            Whether none of them is there any more, durably; else the partitions because of which
+            they are.
+
+        Raises:
+            Unavailable: a file could not be deleted.
+        """
+        with self.guard:
+            wanted = set(firsts)
+            there = {segment.first for segment in self.listed.segments if segment.first in wanted}
+            self.pressed |= there
+            if urgent:
+                self.urgent |= there
+            self.give_back(settled=True)
+            is_gone = not (wanted & (self.pressed | self._leaving))
+            asked = [
+                part
+                for part in self._parts.values()
+                if self.replays_pressed(part) or self.has_rows_pressed(part)
+            ]
+        if is_gone and urgent:
+            self._settle_deletions()
+        return is_gone, asked
+
+    def stale(self, now_ms: int, age_ms: int) -> tuple[list[int], list[Part]]:
+        """Segments, by their first positions, with rows that have been dead for so long, or may
+        have been; and partitions that have not said yet which of their rows are."""
+        with self.guard:
+            since_ms = self._dead_since_ms
+            listed = {segment.first for segment in self.listed.segments}
+            for first in since_ms.keys() - listed:
+                del since_ms[first]
+            for segment, live in zip(self.listed.segments, self.live.tolist(), strict=True):
+                if segment.readable_rows > live:
+                    first_ms = now_ms - age_ms if segment.first in self._found else now_ms
+                    since_ms.setdefault(segment.first, first_ms)
+            unread = [
+                part
+                for part in self._parts.values()
+                if not part.adopted and not self._found.isdisjoint(part.shares)
+            ]
+            return [first for first, ms in since_ms.items() if now_ms - ms >= age_ms], unread
+
+    def _settle_deletions(self) -> None:
+        """Nothing of what was deleted comes back; nor is there what was cut off as torn, and kept:
+        nobody knows what is in it."""
+        names = self._files.names(self._directory)
+        try:
+            for name in (name for name in names if name.endswith(CUT_SUFFIX)):
+                self._files.unlink(self._directory / name)
+            self._files.sync_directory(self._directory)
+        except OSError as failure:
+            raise Unavailable(f"{self._directory}: {failure.strerror}", 1_000) from failure
+
+    def replays_pressed(self, part: Part, *, urgent: bool = False) -> bool:
+        """Whether a pressed, or an urgent, segment is there because of the replay of a partition;
+        or because nobody appends: then who did last is to."""
+        wanted = self.urgent if urgent else self.pressed
+        if not wanted:
+            return False
+        with self.guard:
+            active = self.listed.segments[-1]
+            if active.first in wanted and part.append_end >= active.last:
+                return True
+            lasts = [one.last for one in self.listed.segments if one.first in wanted]
+            needed = part.needed_behind(self._stored_floor) if lasts else 0
+            return bool(lasts) and 0 < needed <= lasts[-1]
+
+    def has_rows_pressed(self, part: Part) -> bool:
+        """Whether live rows of a partition lie in a pressed segment."""
+        pressed = self.pressed
+        if not pressed:
+            return False
+        with self.guard:
+            shares = (part.shares.get(first) for first in pressed)
+            return any(share is not None and share.rows > 0 for share in shares)
 
     # --- who keeps room ------------------------------------------------------------------------
 
@@ -225,11 +341,14 @@ class LogRoom:
         return 0 < needed <= self.listed.segments[int(empty[-1])].last
 
     def sparse(self) -> list[tuple[int, int]]:
-        """First position and live rows of segments that are mostly dead, oldest first; by the
-        share of bytes that live rows take, as their average says."""
+        """First position and live rows of segments that are mostly dead, or are to go, oldest
+        first; by the share of bytes that live rows take, as their average says."""
         with self.guard:
             found: list[tuple[int, int]] = []
             for segment, live in zip(self.listed.segments[:-1], self.live.tolist(), strict=False):
+                if segment.first in self.pressed and live > 0:
+                    found.append((segment.first, live))
+                    continue
                 if segment.last > self.floor or live <= 0 or not segment.readable_rows:
                     continue
                 live_bytes = segment.readable_bytes * live // segment.readable_rows

@@ -461,6 +461,13 @@ class SegmentStore(JournalStore):
         if self._closed:
             raise Unavailable(f"the store {self.root} is closed")
 
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """See JournalStore.press_dead; of the logs that are open."""
+        for place in self._logs:
+            log = place.log
+            if log is not None and not log.has_failed:
+                log.press_dead(now_ms, age_ms)
+
     def drop(self, topic: str) -> None:
         """See JournalStore.drop. The name is free at once, the room a little later."""
         if topic.startswith(OWN_PREFIX):

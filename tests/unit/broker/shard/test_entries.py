@@ -42,6 +42,7 @@ COMMANDS = [
     commands.Extend(5, 900, -1, *ROWS),
     commands.Move(6, np.array([1, -1]), np.array([10, 20])),
     commands.Cancel(7, np.array([4])),
+    commands.ForgetTexts(8),
 ]
 
 

@@ -166,3 +166,71 @@ def test_rows_that_are_freed_twice_are_our_bug(log: Log) -> None:
     log.room.free(one, log.rows_of(one, 1, 3))  # all that it has in the first segment
     with pytest.raises(InternalError, match="not live"):
         log.room.free(one, log.rows_of(one, 1, 1))
+
+
+# --- what is to go whatever is live in it --------------------------------------------------------
+
+
+def test_a_pressed_segment_goes_when_its_rows_and_replays_are_elsewhere() -> None:
+    log = Log(3)
+    one, two = log.parts.values()
+    assert [s.first for s in log.room.segments_with(np.array([0, 2, 6, 99]))] == [1, 6]
+    is_gone, asked = log.room.press([1])
+    assert (is_gone, asked) == (False, [one, two])
+    assert (1, 5 * ROWS) in log.room.sparse()
+    log.room.free(one, log.rows_of(one, 1, 3))
+    log.room.free(two, log.rows_of(two, 1, 2))
+    assert not log.room.has_rows_pressed(one)
+    assert log.room.replays_pressed(one)
+    log.room.replayed(one, 3)
+    assert log.room.press([1]) == (False, [two])
+    log.room.replayed(two, 2)
+    assert log.room.press([1])[0] is False  # its file is there until the chore has run
+    log.run()
+    assert log.room.press([1]) == (True, [])
+    assert log.firsts == [6, 11]
+    assert log.on_disk == [6, 11]
+    assert not log.room.pressed
+
+
+def test_who_appended_last_closes_a_pressed_active_segment() -> None:
+    log = Log(1)
+    one, two = log.parts.values()
+    log.room.free(one, log.rows_of(one))
+    log.room.free(two, log.rows_of(two))
+    log.room.replayed(one, one.tail)
+    log.room.replayed(two, two.tail)
+    assert log.room.press([1], urgent=False) == (False, [one])
+    assert not log.room.replays_pressed(one, urgent=True)
+    log.add_segment()
+    log.room.replayed(one, one.tail)
+    log.room.replayed(two, two.tail)
+    log.room.press([1])
+    log.run()
+    assert log.firsts == [6]
+
+
+def test_what_was_cut_off_as_torn_goes_with_it() -> None:
+    log = Log(2)
+    log.files.open(DIRECTORY / "00001.00000000000000000009.cut", create=True).close()
+    assert log.room.press([99])[0]
+    assert [name for name in log.files.names(DIRECTORY) if name.endswith(".cut")] == []
+
+
+def test_rows_are_stale_when_they_have_been_dead_for_so_long__or_were_found_dead() -> None:
+    log = Log(3)
+    one = log.parts[1]
+    assert log.room.stale(1_000, 100) == ([], [])
+    log.room.free(one, log.rows_of(one, 1, 1))
+    assert log.room.stale(1_000, 100) == ([], [])
+    assert log.room.stale(1_099, 100) == ([], [])
+    assert log.room.stale(1_100, 100) == ([1], [])
+    log.room.found(log.room.listed.segments, log.room.live)
+    log.room.free(one, log.rows_of(one, 4, 4))
+    assert log.room.stale(1_100, 100) == ([1, 6], [])
+
+
+def test_partitions_that_were_not_read_are_to_be_asked() -> None:
+    log = Log(2, adopted=False)
+    log.room.found(log.room.listed.segments, log.room.live)
+    assert log.room.stale(1_000, 100) == ([], list(log.parts.values()))
