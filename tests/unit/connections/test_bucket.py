@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dejaqueue.backup.archive import open_bucket
-from dejaqueue.backup.bucket import DirectoryBucket
+from dejaqueue.connections.bucket import DirectoryBucket
+from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import BadRequest, Unavailable
 from tests.backups import check_bucket
 

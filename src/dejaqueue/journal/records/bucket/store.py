@@ -1,0 +1,191 @@
+"""The record store in a bucket of S3, Google or Azure, or in a directory that is used like one.
+
+    journal.json                                        the format
+    logs/<topic>/<partition>/<number>                   records; see numbered.py
+    objects/<path>                                      objects by name; see names.py
+
+Room: journal, one backend.
+Holds: a store that does not keep its promise of conditional PUTs is refused before anything is
+stored in it.
+See: journal/records/interface.py for the duties; docs/adr/0080-a-journal-in-a-bucket.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from dejaqueue.connections.bucket import Bucket, DirectoryBucket
+from dejaqueue.connections.object_bucket import ObjectBucket
+from dejaqueue.errors import BadRequest, Refused, Unavailable
+from dejaqueue.journal.records.bucket.names import folder_of, name_of, path_of
+from dejaqueue.journal.records.bucket.numbered import NumberedObjects
+from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
+
+RECORD_BYTES_MAX: Final = 16 << 20
+"""A request takes as long as its answer is away, whatever it carries: few and large ones."""
+READS_AT_ONCE: Final = 8
+PATIENCE_SECONDS: Final = 5
+"""So long a request that may be repeated is made again."""
+FORMAT: Final = 1
+HEAD: Final = "journal.json"
+SCHEME: Final = "bucket"
+"""Of a directory that is used as a bucket: bucket:///path."""
+
+
+class BucketRecords(RecordLog):
+    """The records of one partition, an object each. Made by its store."""
+
+    def __init__(self, objects: NumberedObjects, name: str, pool: ThreadPoolExecutor) -> None:
+        self._objects, self._name, self._pool = objects, name, pool
+        self._closed = False
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Unavailable(f"{self._name}: the log is closed")
+
+    def last(self) -> int:
+        """See RecordLog.last."""
+        self._check_usable()
+        return self._objects.last()
+
+    def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
+        """See RecordLog.append. A request for each record, one after the other."""
+        self._check_usable()
+        self._objects.append(after, [b"".join(pieces) for pieces in records])
+
+    def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """See RecordLog.read. Several are asked for at once."""
+        self._check_usable()
+        first = max(first, self._objects.floor(), 1)
+        yield from read_ahead(self._pool, self._objects.get, range(first, end))
+
+    def drop_before(self, number: int) -> None:
+        """See RecordLog.drop_before; the last one stays, so that its number does."""
+        self._check_usable()
+        self._objects.drop_before(number)
+
+    def byte_count(self) -> int:
+        """See RecordLog.byte_count."""
+        self._check_usable()
+        return self._objects.byte_count()
+
+    def close(self) -> None:
+        """See RecordLog.close; the bucket is the store's."""
+        self._closed = True
+
+
+def read_ahead(
+    pool: ThreadPoolExecutor, get: Callable[[int], bytes | None], numbers: range
+) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, content) of those that are there, in order, with a few asked for ahead."""
+    asked: deque[tuple[int, Future[bytes | None]]] = deque()
+    waiting = iter(numbers)
+    missing = 0
+    while True:
+        while len(asked) < READS_AT_ONCE and missing < READS_AT_ONCE:
+            number = next(waiting, None)
+            if number is None:
+                break
+            asked.append((number, pool.submit(get, number)))
+        if not asked:
+            return
+        number, answer = asked.popleft()
+        content = answer.result()
+        if content is None:
+            missing += 1  # numbers are dense: behind so many there is nothing more
+            continue
+        missing = 0
+        yield number, content
+
+
+class BucketRecordStore(RecordStore):
+    """All record logs and objects of a cluster in one bucket, below its prefix.
+
+    Args:
+        bucket: which does not store a new object twice by itself.
+        record_bytes_max: of one object of a log.
+
+    Raises:
+        Refused: there is something else, or a later version's; or the store stores where there is
+            an object already. Unavailable.
+    """
+
+    def __init__(self, bucket: Bucket, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+        self._bucket = bucket
+        self.record_bytes_max = record_bytes_max
+        self.summary = f"bucket {bucket.url}"
+        self._check()
+        self._pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="dejaq-bucket")
+
+    def _check(self) -> None:
+        """Begin a journal if there is none, and see that nobody can begin it a second time."""
+        head = json.dumps({"dejaq": "journal", "format": FORMAT}).encode()
+        if self._bucket.put_new(HEAD, head) and self._bucket.put_new(HEAD, head):
+            raise Refused(
+                f"{self._bucket.url} stores an object where there is one, though it was asked not "
+                "to (If-None-Match): two owners could both write"
+            )
+        found = self._bucket.get(HEAD)
+        try:
+            facts = json.loads(found or b"")
+            is_ours, found_format = facts["dejaq"] == "journal", facts["format"]
+        except (ValueError, KeyError, TypeError):
+            is_ours, found_format = False, 0
+        if not is_ours:
+            raise Refused(f"{self._bucket.url}/{HEAD} is not of a journal")
+        if found_format != FORMAT:
+            raise Refused(f"{self._bucket.url} has format {found_format}, this is {FORMAT}")
+
+    def open(self, topic: str, partition: int) -> RecordLog:
+        """Open a log; it is made by its first append."""
+        name = f"{topic}/{partition}"
+        objects = NumberedObjects(self._bucket, f"{_logs_of(topic)}{partition:05d}", name)
+        return BucketRecords(objects, name, self._pool)
+
+    def drop(self, topic: str) -> None:
+        """Delete all logs of a topic."""
+        self._bucket.delete([one.name for one in self._bucket.objects(_logs_of(topic))])
+
+    # --- objects --------------------------------------------------------------------------------
+
+    def put_object(self, name: str, content: bytes | memoryview) -> None:
+        """See RecordStore.put_object."""
+        self._bucket.put(f"objects/{path_of(name)}", content)
+
+    def get_object(self, name: str) -> bytes | None:
+        """See RecordStore.get_object."""
+        return self._bucket.get(f"objects/{path_of(name)}")
+
+    def object_names(self, prefix: str) -> list[str]:
+        """See RecordStore.object_names."""
+        found = self._bucket.objects(f"objects/{folder_of(prefix)}")
+        names = (name_of(one.name.removeprefix("objects/")) for one in found)
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def drop_objects(self, names: Sequence[str]) -> None:
+        """See RecordStore.drop_objects."""
+        self._bucket.delete([f"objects/{path_of(name)}" for name in names])
+
+    def close(self) -> None:
+        """End the threads that read; twice is fine."""
+        self._pool.shutdown(wait=True)
+
+
+def _logs_of(topic: str) -> str:
+    return f"logs/{topic}/"
+
+
+def open_records(url: str) -> BucketRecordStore:
+    """The records behind a URL; see journal/registry.py."""
+    scheme, _, path = url.partition("://")
+    if scheme != SCHEME:
+        bucket = ObjectBucket(url, "journal.url", PATIENCE_SECONDS, is_new_once=True)
+        return BucketRecordStore(bucket)
+    if not path.startswith("/"):
+        raise BadRequest("journal.url", f"{SCHEME}:///path", url)
+    return BucketRecordStore(DirectoryBucket(Path(path), "journal"))
