@@ -43,6 +43,10 @@ class FaultyBucket(Bucket):
         self._check()
         return self._bucket.get(name)
 
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        self._check()
+        return self._bucket.get_range(name, offset, byte_count)
+
     def has(self, name: str) -> bool:
         self._check()
         return self._bucket.has(name)

@@ -18,6 +18,7 @@ import pytest
 from dejaqueue.connections.bucket import DirectoryBucket
 from dejaqueue.connections.object_bucket import ObjectBucket
 from dejaqueue.journal.records.bucket.store import PATIENCE_SECONDS, BucketRecordStore
+from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.testing.cutting_proxy import Cut, CuttingProxy
 from dejaqueue.testing.record_conformance import RecordConformance
@@ -33,6 +34,8 @@ RECORD_BYTES_MAX = 1 << 20
 
 
 class TestDirectory(RecordConformance):
+    asks_to_drop = False
+
     @pytest.fixture(autouse=True)
     def _use(self, tmp_path_factory: pytest.TempPathFactory) -> None:
         self.root = tmp_path_factory.mktemp("bucket")
@@ -41,7 +44,13 @@ class TestDirectory(RecordConformance):
         return BucketRecordStore(DirectoryBucket(self.root, "journal"), RECORD_BYTES_MAX)
 
 
-class TestDirectoryJournal(SharedJournalConformance):
+class BucketJournal(SharedJournalConformance):
+    def finish_drops(self, records: RecordStore) -> None:
+        assert isinstance(records, BucketRecordStore)
+        records.lives.store_index()
+
+
+class TestDirectoryJournal(BucketJournal):
     def make_records(self, directory: Path) -> BucketRecordStore:
         bucket = DirectoryBucket(directory / "bucket", "journal")
         return BucketRecordStore(bucket, RECORD_BYTES_MAX)
@@ -67,6 +76,8 @@ def address_of(server: S3Server) -> tuple[str, int]:
 
 
 class TestS3(RecordConformance):
+    asks_to_drop = False
+
     @pytest.fixture(autouse=True)
     def _use(self, server: S3Server) -> None:
         self.server, self.bucket = server, server.new_bucket()
@@ -78,7 +89,7 @@ class TestS3(RecordConformance):
         return address_of(self.server)
 
 
-class TestS3Journal(SharedJournalConformance):
+class TestS3Journal(BucketJournal):
     @pytest.fixture(autouse=True)
     def _use(self, server: S3Server) -> Iterator[None]:
         self.bucket = server.new_bucket()

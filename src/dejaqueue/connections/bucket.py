@@ -64,6 +64,10 @@ class Bucket(ABC):
         """The content of an object; None if there is none. Raises Unavailable."""
 
     @abstractmethod
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        """As `get`, of a part of the content, as far as there is one; `offset` is within it."""
+
+    @abstractmethod
     def has(self, name: str) -> bool:
         """Whether there is an object of this name. Raises Unavailable."""
 
@@ -163,6 +167,16 @@ class DirectoryBucket(Bucket):
         with self._translated():
             try:
                 return (self._root / name).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        """See Bucket.get_range."""
+        with self._translated():
+            try:
+                with (self._root / name).open("rb") as file:
+                    file.seek(offset)
+                    return file.read(byte_count)
             except (FileNotFoundError, NotADirectoryError):
                 return None
 

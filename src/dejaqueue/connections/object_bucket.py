@@ -103,6 +103,16 @@ class ObjectBucket(Bucket):
             except (self._errors.NotFoundError, FileNotFoundError):
                 return None
 
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        """See Bucket.get_range."""
+        with self._translated(f"reading {name}"):
+            try:
+                return bytes(
+                    self._library.get_range(self._store, name, start=offset, length=byte_count)
+                )
+            except (self._errors.NotFoundError, FileNotFoundError):
+                return None
+
     def has(self, name: str) -> bool:
         """See Bucket.has."""
         with self._translated(f"looking for {name}"):

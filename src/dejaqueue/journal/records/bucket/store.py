@@ -1,8 +1,11 @@
 """The record store in a bucket of S3, Google or Azure, or in a directory that is used like one.
 
-    journal.json                                        the format
-    logs/<topic>/<partition>/<number>                   records; see numbered.py
-    objects/<path>                                      objects by name; see names.py
+    journal.json                            the format
+    lives/<life>/<number>                   what all partitions did at a time; see life_log.py
+    owners/<topic>/<partition>/<number>     whose log a partition is in; see ownership_log.py
+    logs/<name>/<partition>/<number>        records of what several append to by turns, an object
+                                            each; see numbered.py
+    objects/<path>                          objects by name; see names.py
 
 Room: journal, one backend.
 Holds: a store that does not keep its promise of conditional PUTs is refused before anything is
@@ -18,12 +21,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl
 
+from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.connections.bucket import Bucket, DirectoryBucket
 from dejaqueue.connections.object_bucket import ObjectBucket
 from dejaqueue.errors import BadRequest, Refused, Unavailable
+from dejaqueue.journal.records.bucket.lives import Lives
 from dejaqueue.journal.records.bucket.names import folder_of, name_of, path_of
 from dejaqueue.journal.records.bucket.numbered import NumberedObjects
+from dejaqueue.journal.records.bucket.ownership_log import OwnershipLog
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 
 RECORD_BYTES_MAX: Final = 16 << 20
@@ -31,14 +38,19 @@ RECORD_BYTES_MAX: Final = 16 << 20
 READS_AT_ONCE: Final = 8
 PATIENCE_SECONDS: Final = 5
 """So long a request that may be repeated is made again."""
+BETWEEN_MS: Final = 100
+"""Ten requests a second at most that append, whatever is appended."""
+BETWEEN_MS_MAX: Final = 10_000
+SHARED: Final = "="
+"""Names that begin so are of logs to which several append by turns, as the catalogue's."""
 FORMAT: Final = 1
 HEAD: Final = "journal.json"
 SCHEME: Final = "bucket"
 """Of a directory that is used as a bucket: bucket:///path."""
 
 
-class BucketRecords(RecordLog):
-    """The records of one partition, an object each. Made by its store."""
+class SharedRecords(RecordLog):
+    """A log to which several brokers append by turns, a record an object. Made by its store."""
 
     def __init__(self, objects: NumberedObjects, name: str, pool: ThreadPoolExecutor) -> None:
         self._objects, self._name, self._pool = objects, name, pool
@@ -108,19 +120,37 @@ class BucketRecordStore(RecordStore):
 
     Args:
         bucket: which does not store a new object twice by itself.
-        record_bytes_max: of one object of a log.
+        record_bytes_max: of one record.
+        between_ms: between the requests that append, while there is something to append; what they
+            cost is bounded by that.
+        clock: by which that is kept; None = the elapsed time of this process.
 
     Raises:
         Refused: there is something else, or a later version's; or the store stores where there is
             an object already. Unavailable.
     """
 
-    def __init__(self, bucket: Bucket, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        *,
+        between_ms: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
         self._bucket = bucket
         self.record_bytes_max = record_bytes_max
         self.summary = f"bucket {bucket.url}"
         self._check()
         self._pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="dejaq-bucket")
+        self.lives = Lives(
+            bucket, self._read_ahead, clock or SteadyClock(), self._pool.submit, between_ms
+        )
+
+    def _read_ahead(
+        self, get: Callable[[int], bytes | None], numbers: range
+    ) -> Iterator[tuple[int, bytes]]:
+        return read_ahead(self._pool, get, numbers)
 
     def _check(self) -> None:
         """Begin a journal if there is none, and see that nobody can begin it a second time."""
@@ -144,12 +174,21 @@ class BucketRecordStore(RecordStore):
     def open(self, topic: str, partition: int) -> RecordLog:
         """Open a log; it is made by its first append."""
         name = f"{topic}/{partition}"
-        objects = NumberedObjects(self._bucket, f"{_logs_of(topic)}{partition:05d}", name)
-        return BucketRecords(objects, name, self._pool)
+        if topic.startswith(SHARED):
+            objects = NumberedObjects(self._bucket, f"{_logs_of(topic)}{partition:05d}", name)
+            return SharedRecords(objects, name, self._pool)
+        return self._owned(f"{_owners_of(topic)}{partition:05d}", name)
+
+    def _owned(self, prefix: str, name: str) -> OwnershipLog:
+        return OwnershipLog(self._bucket, prefix, name, self.lives, self._read_ahead)
 
     def drop(self, topic: str) -> None:
-        """Delete all logs of a topic."""
-        self._bucket.delete([one.name for one in self._bucket.objects(_logs_of(topic))])
+        """Delete all logs of a topic; who has one open appends to it no more."""
+        names = [one.name for one in self._bucket.objects(_logs_of(topic))]
+        owners = [one.name for one in self._bucket.objects(_owners_of(topic))]
+        for prefix in sorted({name.rpartition("/")[0] for name in owners}):
+            self._owned(prefix, prefix).end()
+        self._bucket.delete([*names, *owners])
 
     # --- objects --------------------------------------------------------------------------------
 
@@ -173,6 +212,7 @@ class BucketRecordStore(RecordStore):
 
     def close(self) -> None:
         """End the threads that read; twice is fine."""
+        self.lives.close()
         self._pool.shutdown(wait=True)
 
 
@@ -180,12 +220,30 @@ def _logs_of(topic: str) -> str:
     return f"logs/{topic}/"
 
 
+def _owners_of(topic: str) -> str:
+    return f"owners/{topic}/"
+
+
 def open_records(url: str) -> BucketRecordStore:
     """The records behind a URL; see journal/registry.py."""
-    scheme, _, path = url.partition("://")
+    place, _, parameters = url.partition("?")
+    between_ms = _between_ms(parameters, place)
+    scheme, _, path = place.partition("://")
+    bucket: Bucket
     if scheme != SCHEME:
-        bucket = ObjectBucket(url, "journal.url", PATIENCE_SECONDS, is_new_once=True)
-        return BucketRecordStore(bucket)
-    if not path.startswith("/"):
-        raise BadRequest("journal.url", f"{SCHEME}:///path", url)
-    return BucketRecordStore(DirectoryBucket(Path(path), "journal"))
+        bucket = ObjectBucket(place, "journal.url", PATIENCE_SECONDS, is_new_once=True)
+    elif path.startswith("/"):
+        bucket = DirectoryBucket(Path(path), "journal")
+    else:
+        raise BadRequest("journal.url", f"{SCHEME}:///path", place)
+    return BucketRecordStore(bucket, between_ms=between_ms)
+
+
+def _between_ms(parameters: str, place: str) -> int:
+    """What a URL says of the time between two requests."""
+    given = dict(parse_qsl(parameters, keep_blank_values=True))
+    text = given.pop("between_ms", str(BETWEEN_MS))
+    if given or not text.isdigit() or int(text) > BETWEEN_MS_MAX:
+        words = f"no other parameter than between_ms=0 to {BETWEEN_MS_MAX:,}"
+        raise BadRequest("journal.url", words, f"{place}?{parameters}")
+    return int(text)
