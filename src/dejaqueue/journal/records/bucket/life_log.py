@@ -21,6 +21,7 @@ import json
 import threading
 from array import array
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from dejaqueue.connections.bucket import Bucket
@@ -33,6 +34,7 @@ from dejaqueue.journal.records.bucket.container import (
     encode_taken,
     head_bytes,
 )
+from dejaqueue.journal.segments.snapshots import open_text, seal_text
 
 DIGITS: Final = 20
 LOOKS_MAX: Final = 1_000
@@ -109,7 +111,7 @@ class LifeLog:
     """What is known of one life's log.
 
     Args:
-        prefix: within the bucket, with a slash at its end.
+        life: whose it is.
         read_several: reads numbers at once.
 
     Attributes:
@@ -118,8 +120,9 @@ class LifeLog:
         taken: ownerships whose records count no more.
     """
 
-    def __init__(self, bucket: Bucket, prefix: str, read_several: ReadSeveral) -> None:
-        self._bucket, self._prefix, self._read_several = bucket, prefix, read_several
+    def __init__(self, bucket: Bucket, life: str, read_several: ReadSeveral) -> None:
+        self.life = life
+        self._bucket, self._prefix, self._read_several = bucket, f"lives/{life}/", read_several
         self._guard = threading.RLock()
         self.next = 1
         self.indexed = 0
@@ -127,6 +130,8 @@ class LifeLog:
         self.records: dict[str, Records] = {}
         self.taken: set[str] = set()
         self._there: set[int] = set()
+        self.taking: set[int] = set()
+        """Containers that take something."""
 
     def name(self, number: int) -> str:
         """The name of a container."""
@@ -189,6 +194,8 @@ class LifeLog:
                 return
             self.next = number + 1
             self.taken.update(head.taken)
+            if head.taken:
+                self.taking.add(number)
             if head.runs:
                 self._there.add(number)
             for run in head.runs:
@@ -217,6 +224,16 @@ class LifeLog:
             raise Unavailable(f"{name} was refused, and is not there")
         return found == content  # the store may have been asked twice
 
+    def keeps(self, name: str) -> bool:
+        """Whether an object stays when the rest of the log is deleted."""
+        number = name.removeprefix(self._prefix)
+        return not number.isdigit() or int(number) in self.taking
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether somebody has ended all of it, as far as is known."""
+        return ALL in self.taken
+
     def take(self, ownerships: list[str], by: str) -> None:
         """Have records of these ownerships count no more from the end of the log on.
 
@@ -238,12 +255,13 @@ class LifeLog:
         content = self._bucket.get(f"{self._prefix}index")
         if content is None:
             return None
-        facts: dict[str, Any] = json.loads(content)
+        text = open_text(Path(f"{self._prefix}index"), content)
+        facts: dict[str, Any] = json.loads(text)
         return facts
 
     def _adopt(self, facts: dict[str, Any]) -> None:
         self.next = self.indexed = int(facts["next"])
-        self.taken = set(facts["taken"])
+        self.taken, self.taking = set(facts["taken"]), set(facts["taking"])
         self.records = {name: Records.of(found) for name, found in facts["records"].items()}
         self._there = {one for found in self.records.values() for one in found.containers}
 
@@ -269,11 +287,13 @@ class LifeLog:
             facts = {
                 "next": end,
                 "taken": sorted(self.taken),
+                "taking": sorted(self.taking),
                 "records": {name: found.facts() for name, found in self.records.items()},
             }
             needed = {one for found in self.records.values() for one in found.containers}
             gone = sorted(self._there - needed)
-        self._bucket.put(f"{self._prefix}index", json.dumps(facts, separators=(",", ":")).encode())
+        text = json.dumps(facts, separators=(",", ":"))
+        self._bucket.put(f"{self._prefix}index", seal_text(text))
         self.indexed = end
         self._bucket.delete([self.name(number) for number in gone])
         with self._guard:

@@ -23,7 +23,9 @@ from dejaqueue.clock import Clock, Wake
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.errors import DejaQError, Fenced, Unavailable
 from dejaqueue.journal.records.bucket.container import decode_head, encode_records
+from dejaqueue.journal.records.bucket.dead_lives import bury
 from dejaqueue.journal.records.bucket.life_log import LifeLog, ReadSeveral
+from dejaqueue.journal.records.bucket.ownership import Ownership
 
 log = logging.getLogger(__name__)
 
@@ -37,25 +39,15 @@ more than these one by one."""
 class Waiting:
     """An append that somebody waits for.
 
-    Attributes:
-        first: of the ownership: number of its first record.
+    Args:
+        name: of the partition, for errors.
+        ownership: of it; of this life.
     """
 
-    __slots__ = (
-        "after",
-        "byte_count",
-        "contents",
-        "error",
-        "first",
-        "is_done",
-        "name",
-        "ownership",
-    )
+    __slots__ = ("after", "byte_count", "contents", "error", "is_done", "name", "ownership")
 
-    def __init__(
-        self, name: str, ownership: str, first: int, after: int, contents: list[bytes]
-    ) -> None:
-        self.name, self.ownership, self.first = name, ownership, first
+    def __init__(self, name: str, ownership: Ownership, after: int, contents: list[bytes]) -> None:
+        self.name, self.ownership = name, ownership
         self.after, self.contents = after, contents
         self.byte_count = sum(len(one) for one in contents)
         self.is_done = False
@@ -91,21 +83,26 @@ class Lives:
     ) -> None:
         self._bucket, self._read_several, self._run = bucket, read_several, run
         self._clock, self._between_us = clock, between_ms * 1_000
-        self.life = secrets.token_hex(12)
-        self.own = self._log_of(self.life)
         self._others: dict[str, LifeLog] = {}
         self._guard = threading.Lock()
+        self._begin()
         self._queue: list[Waiting] = []
         self._turn = threading.Lock()
         self._next_us = 0
         self._closing = Wake()
-        self._is_unclear = False
-        self._is_indexing = False
+        self._is_indexing = self._has_buried = False
         self._links: dict[str, Callable[[], bool]] = {}
         self.containers = 0
 
+    def _begin(self) -> None:
+        """Be another life than before: somebody has ended that one, or there was none."""
+        with self._guard:
+            self._is_unclear = False
+            self.life = secrets.token_hex(12)
+            self.own = self._log_of(self.life)
+
     def _log_of(self, life: str) -> LifeLog:
-        return LifeLog(self._bucket, f"lives/{life}/", self._read_several)
+        return LifeLog(self._bucket, life, self._read_several)
 
     def log_of(self, life: str) -> LifeLog:
         """What is known of a life's log."""
@@ -171,7 +168,7 @@ class Lives:
             group = self._going_on(group)
             if not group:
                 return
-            parts = [(one.ownership, one.after + 1, one.contents) for one in group]
+            parts = [(one.ownership.id, one.after + 1, one.contents) for one in group]
             content = encode_records(parts)
             try:
                 is_stored = self.own.put(number, content)
@@ -180,6 +177,8 @@ class Lives:
                 else:
                     # Somebody takes ownerships; or it is one of ours, whose answer was lost.
                     self.own.refresh()
+                    if self.own.is_sealed:
+                        self._begin()
             except DejaQError as failure:
                 self._is_unclear |= isinstance(failure, Unavailable)
                 for one in group:
@@ -198,15 +197,16 @@ class Lives:
         found = []
         lasts: dict[str, int] = {}
         for one in group:
-            last = lasts.get(one.ownership)
+            owned = one.ownership
+            last = lasts.get(owned.id)
             if last is None:
-                last = self.own.last_of(one.ownership, one.first)
-            if self.own.is_taken(one.ownership):
+                last = self.own.last_of(owned.id, owned.first)
+            if owned.life != self.life or self.own.is_taken(owned.id):
                 one.end(Fenced(f"{one.name}: another owner has taken it over"))
             elif last != one.after:
                 one.end(Fenced(f"{one.name}: the last record is {last}, not {one.after}"))
             else:
-                lasts[one.ownership] = last + len(one.contents)
+                lasts[owned.id] = last + len(one.contents)
                 found.append(one)
         return found
 
@@ -221,6 +221,9 @@ class Lives:
         """Store the index, and delete what nobody needs. A failure leaves it for the next time."""
         try:
             self.store_index()
+            if not self._has_buried:  # once: those that end while this one lives are for the next
+                bury(self._bucket, self.life, self._log_of)
+                self._has_buried = True
         except DejaQError as failure:
             log.warning("containers that nobody needs stay for now: %s", failure)
         finally:
@@ -229,7 +232,7 @@ class Lives:
     def store_index(self) -> None:
         """Store the index of this life's log, and delete containers that nobody needs. One at a
         time. Raises Unavailable."""
-        for ownership in [one for one in self.own.taken if one in self._links]:
+        for ownership in [one for one in list(self.own.taken) if one in self._links]:
             if not self._links[ownership]():
                 self.own.forget(ownership)
                 del self._links[ownership]

@@ -15,38 +15,17 @@ See: lives.py, life_log.py; numbered.py, which keeps the owners apart; ADR 0080.
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.errors import Fenced, Unavailable
 from dejaqueue.journal.records.bucket.life_log import LifeLog, ReadSeveral
 from dejaqueue.journal.records.bucket.lives import Lives, Waiting
 from dejaqueue.journal.records.bucket.numbered import NumberedObjects
+from dejaqueue.journal.records.bucket.ownership import Ownership
 from dejaqueue.journal.records.interface import Bytes, RecordLog
-
-
-class Ownership(NamedTuple):
-    """A partition's records from one owner.
-
-    Attributes:
-        number: among the partition's ownerships, from 1.
-        id: drawn when it began.
-        life: in whose log the records are.
-        first: number of the first record.
-    """
-
-    number: int
-    id: str
-    life: str
-    first: int
-
-    def encode(self) -> bytes:
-        """Its content in the bucket."""
-        return json.dumps({"id": self.id, "life": self.life, "first": self.first}).encode()
 
 
 class OwnershipLog(RecordLog):
@@ -78,8 +57,7 @@ class OwnershipLog(RecordLog):
         content = self._numbers.get(number)
         if content is None:
             return None
-        facts = json.loads(content)
-        return Ownership(number, facts["id"], facts["life"], facts["first"])
+        return Ownership.decode(number, self._numbers.name(number), content)
 
     def _newest(self) -> Ownership | None:
         """The newest ownership; what is known of those before is brought up to it."""
@@ -117,11 +95,13 @@ class OwnershipLog(RecordLog):
         """See RecordLog.append. All of them go into one container."""
         self._check_usable()
         own = self._own
+        if own is not None and own.life != self._lives.life:
+            own = None  # somebody ended that life, and this is another one
         if own is None or self._lives.own.last_of(own.id, own.first) != after:
             own = self._own = self._taken_over(after)
         contents = [b"".join(pieces) for pieces in records]
         try:
-            self._lives.append(Waiting(self._name, own.id, own.first, after, contents))
+            self._lives.append(Waiting(self._name, own, after, contents))
         except Fenced:
             self._own = None
             raise
