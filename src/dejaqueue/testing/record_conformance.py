@@ -182,6 +182,8 @@ class RecordConformance(ABC):
                     for turn in range(40):
                         together.wait(PATIENCE_MS / 1_000)
                         after = patiently(log.last)
+                        # Else one may be done before the other has looked.
+                        together.wait(PATIENCE_MS / 1_000)
                         records = [b"%d %d %d" % (who, turn, n) for n in range(1 + turn % 2)]
                         try:
                             log.append(after, [[record] for record in records])
