@@ -1,5 +1,6 @@
-"""The lives of brokers in a bucket: this one's own log, to which all partitions append together,
-and those of others, which are read and taken over.
+"""The lives of brokers in a bucket: all partitions of this one append to one log together.
+
+The logs of other lives are read here, and taken over from.
 
 While one container is on its way, whatever else is to be appended waits, and goes into the next one
 together: so the number of requests goes by their time, not by how many partitions there are.

@@ -1,5 +1,4 @@
-"""The records of a partition that lie in the logs of lives: who owned it, one after the other, and
-where the records of each are.
+"""The records of a partition, which lie in the logs of those lives that owned it, one by one.
 
     owners/<topic>/<partition>/<number>   JSON: id of the ownership, the life, its first record
 
@@ -10,7 +9,7 @@ is its own. An append needs nothing of this: it is one container in the log of i
 Room: journal.
 Holds: an ownership begins behind the last record of the one before, which has ended for good by
 then; ownerships are kept as long as a record of theirs is.
-See: lives.py, life_log.py; numbered.py, which keeps the owners apart; ADR 0080.
+See: lives.py, life_log.py; numbered_objects.py, which keeps the owners apart; ADR 0080.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dejaqueue.connections.bucket import Bucket
 from dejaqueue.errors import Fenced, Unavailable
 from dejaqueue.journal.records.bucket.life_log import LifeLog, ReadSeveral
 from dejaqueue.journal.records.bucket.lives import Lives, Waiting
-from dejaqueue.journal.records.bucket.numbered import NumberedObjects
+from dejaqueue.journal.records.bucket.numbered_objects import NumberedObjects
 from dejaqueue.journal.records.bucket.ownership import Ownership
 from dejaqueue.journal.records.interface import Bytes, RecordLog
 

@@ -4,7 +4,7 @@
     lives/<life>/<number>                   what all partitions did at a time; see life_log.py
     owners/<topic>/<partition>/<number>     whose log a partition is in; see ownership_log.py
     logs/<name>/<partition>/<number>        records of what several append to by turns, an object
-                                            each; see numbered.py
+                                            each; see numbered_objects.py
     objects/<path>                          objects by name; see names.py
 
 Room: journal, one backend.
@@ -29,7 +29,7 @@ from dejaqueue.connections.object_bucket import ObjectBucket
 from dejaqueue.errors import BadRequest, Refused, Unavailable
 from dejaqueue.journal.records.bucket.lives import Lives
 from dejaqueue.journal.records.bucket.names import folder_of, name_of, path_of
-from dejaqueue.journal.records.bucket.numbered import NumberedObjects
+from dejaqueue.journal.records.bucket.numbered_objects import NumberedObjects
 from dejaqueue.journal.records.bucket.ownership_log import OwnershipLog
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 

@@ -13,7 +13,7 @@ import pytest
 
 from dejaqueue.connections.bucket import DirectoryBucket, StoredObject
 from dejaqueue.errors import Fenced, Unavailable
-from dejaqueue.journal.records.bucket.numbered import NumberedObjects
+from dejaqueue.journal.records.bucket.numbered_objects import NumberedObjects
 
 
 class LateBucket(DirectoryBucket):
