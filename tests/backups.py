@@ -7,11 +7,11 @@ from typing import Any
 
 from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.bucket import Bucket
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.broker.backup.restoring import Restore, RestorePlan, RestoreReport
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.shard import entries
+from dejaqueue.connections.bucket import Bucket
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore as engine_of
 from dejaqueue.journal.interface import Journal
@@ -52,6 +52,9 @@ def check_bucket(bucket: Bucket) -> None:
     assert bucket.put_new("pieces/b", memoryview(b"x" * 100_000))
     assert bucket.put_new("backups/c.json", b"")
     assert (bucket.get("pieces/a"), bucket.get("backups/c.json")) == (b"first", b"")
+    ranges = [("pieces/a", 1, 3), ("pieces/a", 3, 9), ("pieces/z", 0, 9)]
+    assert [bucket.get_range(*one) for one in ranges] == [b"irs", b"st", None]
+    assert (bucket.has("pieces/a"), bucket.has("pieces"), bucket.has("pieces/z")) == (1, 0, 0)
     found = list(bucket.objects("pieces/"))
     assert [(one.name, one.byte_count) for one in found] == [("pieces/a", 5), ("pieces/b", 100_000)]
     assert all(one.stored_ms > 1_700_000_000_000 for one in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from dejaqueue.backup.bucket import Bucket, DirectoryBucket, StoredObject
+from dejaqueue.connections.bucket import Bucket, DirectoryBucket, StoredObject
 from dejaqueue.errors import Unavailable
 from dejaqueue.payloads.payload_store import PayloadStore
 
@@ -42,6 +42,14 @@ class FaultyBucket(Bucket):
     def get(self, name: str) -> bytes | None:
         self._check()
         return self._bucket.get(name)
+
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        self._check()
+        return self._bucket.get_range(name, offset, byte_count)
+
+    def has(self, name: str) -> bool:
+        self._check()
+        return self._bucket.has(name)
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         self._check()

@@ -17,6 +17,7 @@ _CLASSES = {
     "redis": "dev.services.redis:Redis",
     "zookeeper": "dev.services.zookeeper:ZooKeeper",
     "cassandra": "dev.services.cassandra:Cassandra",
+    "versitygw": "dev.services.versitygw:Versitygw",
 }
 NAMES = tuple(_CLASSES)
 

@@ -45,9 +45,9 @@ class JournalSettings(Group):
         default="dejaq-data",
         min_length=1,
         description="Where messages are kept: a directory; the URL of a server, as "
-        "`postgresql://user@host/database`; or `memory:` to keep nothing when the broker ends. The "
-        "default is a directory under the current one, because a broker that forgets must be "
-        "asked for. Cannot change live.",
+        "`postgresql://user@host/database`; a bucket, `s3://bucket/prefix`; or `memory:` to keep "
+        "nothing when the broker ends. The default is a directory under the current one, because a "
+        "broker that forgets must be asked for. Cannot change live.",
     )
     mirror: str = Field(
         default="",

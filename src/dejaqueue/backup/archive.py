@@ -9,7 +9,7 @@
 Room: backup. Any thread.
 Holds: a backup names pieces that were stored before it; a piece that is there is only ever replaced
 by what its name says; one that is read is what its name says, or it is refused by that name.
-See: bucket.py, manifest.py, backup_id.py; broker/backup/copying.py, which fills it.
+See: connections/bucket.py, manifest.py, backup_id.py; broker/backup/copying.py, which fills it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from dejaqueue.backup.backup_id import IdFacts, id_facts
-from dejaqueue.backup.bucket import Bucket, DirectoryBucket
 from dejaqueue.backup.log_chain import (
     LogChain,
     chain_names,
@@ -31,12 +29,11 @@ from dejaqueue.backup.log_chain import (
 )
 from dejaqueue.backup.log_pieces import check_slice
 from dejaqueue.backup.manifest import Manifest, Piece
-from dejaqueue.backup.object_bucket import ObjectBucket
+from dejaqueue.connections.bucket import Bucket
+from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused
 from dejaqueue.journal.encryption.cipher import Cipher, open_object
 
-URL_WORDS: Final = "a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container"
-OBJECT_SCHEMES: Final = ("s3", "gs", "az")
 FORMAT: Final = 1
 HEAD: Final = "dejaq.json"
 _BACKUPS: Final = "backups/"
@@ -309,20 +306,3 @@ class Archive:
             for one in self.bucket.objects(_PIECES)
             if one.name not in kept and one.stored_ms < now_ms - ORPHAN_MS
         }
-
-
-def open_bucket(url: str, setting: str = "backup.url", patience_seconds: int = 0) -> Bucket:
-    """The bucket of a URL. Raises BadRequest: it has another form, or its extra is missing.
-
-    Args:
-        setting: what names the URL, for errors.
-        patience_seconds: as for ObjectBucket.
-    """
-    scheme, colon, rest = url.partition("://")
-    if colon and scheme in OBJECT_SCHEMES:
-        return ObjectBucket(url, setting, patience_seconds)
-    is_typo = not colon and ":" in url.partition("/")[0]  # `s3:/bucket`, `backups:`
-    if not url or is_typo or (colon and (scheme != "file" or not rest.startswith("/"))):
-        raise BadRequest(setting, URL_WORDS, url.partition("?")[0])
-    path = Path(rest if colon else url).expanduser().absolute()
-    return DirectoryBucket(path, setting.partition(".")[0])

@@ -30,12 +30,16 @@ _RECORD_STORES: Final = {
     "rediss": "dejaqueue.journal.records.redis",
     "nats": "dejaqueue.journal.records.nats.store",
     "cassandra": "dejaqueue.journal.records.cassandra",
+    "s3": "dejaqueue.journal.records.bucket.store",
+    "gs": "dejaqueue.journal.records.bucket.store",
+    "az": "dejaqueue.journal.records.bucket.store",
+    "bucket": "dejaqueue.journal.records.bucket.store",
 }
 """By scheme: the module whose `open_records(url)` gives the RecordStore."""
 
 URL_WORDS: Final = (
     "a path, segment:///path, memory:, sqlite:///path, postgresql://, cockroachdb://, mysql://, "
-    "redis://, nats:// or cassandra://"
+    "redis://, nats://, cassandra://, s3://bucket/prefix, gs://, az:// or bucket:///path"
 )
 
 

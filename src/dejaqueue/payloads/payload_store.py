@@ -9,7 +9,7 @@ Room: payloads. Any thread; every call may take as long as the bucket does.
 Holds: a payload is durable when `put` returns; what `get` returns has the reference's SHA-256; a
 store that is away is not asked by everybody again and again: after a failure the next second's
 calls fail at once.
-See: backup/bucket.py, the port beneath; docs/guides/large-payloads.md.
+See: connections/bucket.py, the port beneath; docs/guides/large-payloads.md.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from dejaqueue.backup.archive import open_bucket
-from dejaqueue.backup.bucket import Bucket, StoredObject
+from dejaqueue.connections.bucket import Bucket, StoredObject
+from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import JournalDamaged, Refused, ResourceExhausted, Unavailable
 from dejaqueue.journal.encryption.master_keys import new_aead
 from dejaqueue.schema.references import Reference

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from dejaqueue.access.key_ring import KeyRing
-from dejaqueue.backup.archive import Archive, open_bucket
+from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
 from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
@@ -35,6 +35,7 @@ from dejaqueue.broker.backup.part import BackupParts
 from dejaqueue.broker.backup.partition_copies import copied, known_of, target_of
 from dejaqueue.broker.backup.schedule import BackupSchedule
 from dejaqueue.broker.topic.cluster_port import BackupTurns, ClusterPort
+from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import DejaQError, InternalError, Refused, Unavailable
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.version import __version__

@@ -7,7 +7,7 @@ have to leave.
 Room: broker. Any thread.
 Holds: a URL is of one part of one payload, for SIGNED_MS at most; with it nothing else can be read
 or written.
-See: streamed.py, what begins and ends such an upload; backup/bucket.py.
+See: streamed.py, what begins and ends such an upload; connections/bucket.py.
 """
 
 from __future__ import annotations

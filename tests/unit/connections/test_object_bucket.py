@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dejaqueue.backup.object_bucket import ObjectBucket
+from dejaqueue.connections.object_bucket import ObjectBucket
 from dejaqueue.errors import BadRequest, Unavailable
 from tests.backups import check_bucket
 from tests.object_store import S3Server, s3_server

@@ -1,6 +1,6 @@
-"""Covers: a bucket in a directory, and which URLs name one.
+"""Covers: a bucket in a directory.
 
-Not covered: object stores (test_object_bucket.py).
+Not covered: object stores (test_object_bucket.py), and URLs (test_bucket_urls.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dejaqueue.backup.archive import open_bucket
-from dejaqueue.backup.bucket import DirectoryBucket
-from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.connections.bucket import DirectoryBucket
+from dejaqueue.errors import Unavailable
 from tests.backups import check_bucket
 
 
@@ -44,13 +43,6 @@ def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot be used"):
         DirectoryBucket(tmp_path / "file").put_new("a", b"")
-
-
-def test_a_url_names_a_bucket__or_is_refused(tmp_path: Path) -> None:
-    assert open_bucket(str(tmp_path)).url == open_bucket(f"file://{tmp_path}").url
-    for url in ("", "ftp://host/x", "file://host/x", "s3:/bucket", "backups:"):
-        with pytest.raises(BadRequest, match=r"backup\.url: a path"):
-            open_bucket(url)
 
 
 def test_two_that_write_the_same_at_once_do_not_meet(tmp_path: Path) -> None:

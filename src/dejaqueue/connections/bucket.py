@@ -1,9 +1,10 @@
 """A bucket: objects by name, each stored whole; in a directory, or in a store.
 
-Room: backup. Knows names and bytes.
+Room: connections. Knows names and bytes.
 Holds: an object is durable and whole when `put_new` or `put` returns; of two who store a new one
 under one name at the same time one is told that it is there already.
-See: object_bucket.py for S3 and its like; archive.py, what is kept in it.
+See: object_bucket.py for S3 and its like; bucket_urls.py; and who keeps something in one:
+backup/archive.py, payloads/payload_store.py, journal/records/bucket/store.py.
 """
 
 from __future__ import annotations
@@ -61,6 +62,14 @@ class Bucket(ABC):
     @abstractmethod
     def get(self, name: str) -> bytes | None:
         """The content of an object; None if there is none. Raises Unavailable."""
+
+    @abstractmethod
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        """As `get`, of a part of the content, as far as there is one; `offset` is within it."""
+
+    @abstractmethod
+    def has(self, name: str) -> bool:
+        """Whether there is an object of this name. Raises Unavailable."""
 
     @abstractmethod
     def objects(self, prefix: str) -> Iterator[StoredObject]:
@@ -160,6 +169,21 @@ class DirectoryBucket(Bucket):
                 return (self._root / name).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 return None
+
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        """See Bucket.get_range."""
+        with self._translated():
+            try:
+                with (self._root / name).open("rb") as file:
+                    file.seek(offset)
+                    return file.read(byte_count)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def has(self, name: str) -> bool:
+        """See Bucket.has."""
+        with self._translated():
+            return (self._root / name).is_file()
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """See Bucket.objects."""

@@ -1,6 +1,7 @@
 """A bucket in an object store: S3 and what speaks it, Google's, Azure's; by the library obstore.
 
-Room: backup. Knows names and bytes. Credentials are the library's: the environment, or the machine.
+Room: connections. Knows names and bytes. Credentials are the library's: the environment, or the
+machine.
 Holds: an object is stored on condition that there is none of its name (`If-None-Match`).
 See: bucket.py, the port; docs/guides/backup.md.
 """
@@ -13,8 +14,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from dejaqueue.backup.bucket import Bucket, StoredObject
 from dejaqueue.connections import extras
+from dejaqueue.connections.bucket import Bucket, StoredObject
 from dejaqueue.errors import BadRequest, Unavailable
 
 DELETED_AT_ONCE = 500
@@ -39,18 +40,29 @@ class ObjectBucket(Bucket):
         setting: what names the URL, for errors.
         patience_seconds: so long a request is made again that failed; 0 = as long as the library
             does by itself, minutes.
+        is_new_once: `put_new` is not made again by the library: whether an object is there after
+            a failure is found out by the caller.
 
     Raises:
         BadRequest: the library is not installed, or refuses the URL or its settings.
     """
 
-    def __init__(self, url: str, setting: str = "backup.url", patience_seconds: int = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        setting: str = "backup.url",
+        patience_seconds: int = 0,
+        *,
+        is_new_once: bool = False,
+    ) -> None:
         self._user = setting.partition(".")[0]
         self._library: Any = extras.load("obstore", "backup", url)
         stores: Any = extras.load("obstore.store", "backup", url)
         self.url = url.partition("?")[0]
         try:
-            self._store = stores.from_url(url, **_options(patience_seconds))
+            self._store = self._new_store = stores.from_url(url, **_options(patience_seconds))
+            if is_new_once:
+                self._new_store = stores.from_url(url, retry_config={"max_retries": 0})
         except Exception as wrong:  # the library has an error for each of its stores
             raise BadRequest(setting, f"what the store takes ({wrong})", self.url) from wrong
         self._errors: Any = extras.load("obstore.exceptions", "backup", url)
@@ -72,7 +84,7 @@ class ObjectBucket(Bucket):
             try:
                 # One request: with parts there would be no condition.
                 self._library.put(
-                    self._store, name, bytes(content), mode="create", use_multipart=False
+                    self._new_store, name, bytes(content), mode="create", use_multipart=False
                 )
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
                 return False
@@ -90,6 +102,21 @@ class ObjectBucket(Bucket):
                 return bytes(self._library.get(self._store, name).bytes())
             except (self._errors.NotFoundError, FileNotFoundError):
                 return None
+
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        """See Bucket.get_range."""
+        with self._translated(f"reading {name}"):
+            try:
+                return bytes(
+                    self._library.get_range(self._store, name, start=offset, length=byte_count)
+                )
+            except (self._errors.NotFoundError, FileNotFoundError):
+                return None
+
+    def has(self, name: str) -> bool:
+        """See Bucket.has."""
+        with self._translated(f"looking for {name}"):
+            return self._has(name)
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """See Bucket.objects."""
