@@ -293,6 +293,7 @@ class Router:
     ) -> None:
         """Answer what is stored, and send the other rows where they belong now."""
         route = self._topic.route
+        batch = replace(batch, columns=routable(batch.columns))
         if batch.key_hashes is None and batch.columns.keys is not None:
             batch = _hashed(batch)
         found = self._stored(batch, route, anew=anew)
@@ -355,6 +356,13 @@ class Router:
             ids[rows], statuses[rows] = reply.all_ids(), reply.all_statuses()
             stored_mask[rows] = True
         return ids, statuses, stored_mask
+
+
+def routable(columns: SendColumns | SendRows) -> SendColumns | SendRows:
+    """The same, as columns if it may be for their keys or groups to say where they go."""
+    if isinstance(columns, SendRows) and columns.fields is not None:
+        return columns.columns()
+    return columns
 
 
 def _hashed(batch: Batch) -> Batch:
