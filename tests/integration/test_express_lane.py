@@ -24,7 +24,7 @@ from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.lane import Lane as ServersLane
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
-from dejaqueue.model import RowStatus, Topic, TopicKind
+from dejaqueue.model import Assignment, RowStatus, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.integration.access_fixture import Site, running
 from tests.integration.papers import Papers, server_tls
@@ -107,21 +107,23 @@ def test_what_a_message_has_comes_by_the_lane_as_by_flight(
     assert both[0] == both[1]
 
 
-def test_rows_with_fields_share_a_batch_and_are_judged_alone(site: Site) -> None:
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_rows_with_fields_share_a_batch_and_are_judged_alone(site: Site, partitions: int) -> None:
+    site.broker.create_topic(Topic("keyed", partitions=partitions))
     with Client(site.flight.url) as client:
-        first = client.send("t", b"one", key="k")
+        first = client.send("keyed", b"one", key="k")
         with pytest.raises(DuplicateKey) as refused:
-            client.send("t", b"two", key="k")
+            client.send("keyed", b"two", key="k")
         assert refused.value.id == first
         with pytest.raises(BadRequest, match="key of row 0: at most 256 bytes"):
-            client.send("t", b"three", key="x" * 257)
+            client.send("keyed", b"three", key="x" * 257)
         with pytest.raises(BadRequest, match="no empty tag"):
-            client.send("t", b"four", tags=[""])
-        ids = [client.send("t", f"{n}".encode(), key=f"k{n}") for n in range(64)]
+            client.send("keyed", b"four", tags=[""])
+        ids = [client.send("keyed", f"{n}".encode(), key=f"k{n}") for n in range(64)]
         assert len(lanes_of(client)) == 1
         assert len(set(ids)) == 64
-        assert client.cancel("t", key="k7") is RowStatus.OK
-    assert len(payloads(site.broker)) == 64
+        assert client.cancel("keyed", key="k7") is RowStatus.OK
+    assert len(payloads(site.broker, "keyed")) == 64
 
 
 def test_to_a_broker_of_before_what_has_fields_goes_by_flight(site: Site) -> None:
@@ -135,6 +137,18 @@ def test_to_a_broker_of_before_what_has_fields_goes_by_flight(site: Site) -> Non
         client.send("t", b"keyed", key="k")
         assert repr(taken) == before  # nothing more was sent by the lane
     assert payloads(site.broker) == [b"keyed", b"plain"]
+
+
+def test_groups_stay_together_over_the_lane(site: Site) -> None:
+    site.broker.create_topic(Topic("apart", partitions=5, assignment=Assignment.EXCLUSIVE))
+    with Client(site.flight.url) as client:
+        found = {
+            group: {client.send("apart", b"p", group=group) >> 47 for _ in range(5)}
+            for group in map(str, range(12))
+        }
+        assert len(lanes_of(client)) == 1
+    assert all(len(partitions) == 1 for partitions in found.values())
+    assert len(set.union(*found.values())) > 1
 
 
 def test_keys_are_found_in_a_topic_that_grew(site: Site) -> None:
