@@ -51,6 +51,11 @@ class Chore:
         """When it wants a step though nothing else happens, clock µs; None = it does not."""
         return None
 
+    def is_moot(self, core: PartitionCore) -> bool:
+        """Asked when the step that it wanted is due and nothing else wants one: whether it needs
+        none any more. Then it is asked no more before the next step. Must be little."""
+        return False
+
     def closed(self) -> None:
         """The partition is served no more by this object."""
 
@@ -82,6 +87,10 @@ class Chores:
         self._before_append = own("before_append")
         self._after_append = own("after_append")
         self._next_us = own("next_us")
+        self._is_moot = tuple(
+            chore.is_moot for chore in chores if type(chore).next_us is not Chore.next_us
+        )
+        self._wakes_us: list[int | None] = []
         self._closed = own("closed")
 
     def loaded(self, core: PartitionCore) -> None:
@@ -113,8 +122,21 @@ class Chores:
 
     def next_us(self, core: PartitionCore) -> int | None:
         """When the first of them wants a step, clock µs; None = none does."""
-        wakes_us = [next_us(core) for next_us in self._next_us]
+        self._wakes_us = wakes_us = [next_us(core) for next_us in self._next_us]
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
+
+    def wants_step(self, core: PartitionCore, now_us: int) -> bool:
+        """Whether one of them needs the step that it wanted by now."""
+        for place, wake_us in enumerate(self._wakes_us):
+            if wake_us is not None and wake_us <= now_us:
+                if not self._is_moot[place](core):
+                    return True
+                self._wakes_us[place] = None
+        return False
+
+    def later_us(self) -> int | None:
+        """When the first of them wants a step, as it was after the last one."""
+        return min((wake_us for wake_us in self._wakes_us if wake_us is not None), default=None)
 
     def closed(self) -> None:
         """The partition is served no more."""
