@@ -2,9 +2,9 @@
 
 - `enqueue`, `enqueue_keys`: one producer, batches of 1,000, 100 random bytes each, due ahead;
   without and with a key of 16 bytes in every message, all different.
-- `lease_ack`, `lease_ack_priority`, `lease_ack_fair`: one consumer leases and acks 1,000 at a time
-  until all that is due is gone: of a timeline, of a priority topic with random priorities, of a
-  fair topic with 1,000 groups.
+- `lease_ack`, `lease_ack_priority`, `lease_ack_fair`, `lease_ack_nested`: one consumer leases and
+  acks 1,000 at a time until all that is due is gone: of a timeline, of a priority topic with random
+  priorities, of a fair topic with 1,000 groups, and with 1,000 groups within 100.
 - `enqueue_history`, `lease_ack_history`: as without, on a topic whose history is recorded.
 
 All on one broker, in turns, each with a topic of its own. What counts is the median of the rounds;
@@ -32,10 +32,12 @@ QUESTION = "kinds"
 UNIT = "messages/s"
 KEY_BYTES = 16
 GROUPS = 1_000
+TENANTS = 100
 PLAIN = {
     "enqueue_keys": "enqueue",
     "lease_ack_priority": "lease_ack",
     "lease_ack_fair": "lease_ack",
+    "lease_ack_nested": "lease_ack",
     "enqueue_history": "enqueue",
     "lease_ack_history": "lease_ack",
 }
@@ -130,7 +132,14 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
         return drained(columns, plan, seed, kind="priority")
 
     def lease_ack_fair(plan: Plan, seed: int) -> Measured:
-        names = pa.array([f"customer-{number:04}" for number in range(GROUPS)])
+        return in_turns([f"customer-{number:04}" for number in range(GROUPS)], plan, seed)
+
+    def lease_ack_nested(plan: Plan, seed: int) -> Measured:
+        groups = range(GROUPS)
+        return in_turns([f"tenant-{n % TENANTS:02}.user-{n:04}" for n in groups], plan, seed)
+
+    def in_turns(groups_of: list[str], plan: Plan, seed: int) -> Measured:
+        names = pa.array(groups_of)
         groups = np.random.default_rng(seed).integers(0, GROUPS, plan.rows)
 
         def columns(part: slice) -> dict[str, pa.Array]:
@@ -146,6 +155,7 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
         "lease_ack_history": lease_ack_history,
         "lease_ack_priority": lease_ack_priority,
         "lease_ack_fair": lease_ack_fair,
+        "lease_ack_nested": lease_ack_nested,
     }
 
 

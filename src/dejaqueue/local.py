@@ -180,7 +180,7 @@ class LocalTransport:
         with self._near_names():
             return _LocalWriteChannel(self._broker.open_write(stream.check()), stream)
 
-    def open_lane(self, _stream: WriteStream) -> None:
+    def open_lane(self, _stream: WriteStream, *, has_fields: bool = False) -> None:
         """None: in one process a batch costs no more."""
 
     def open_consume(

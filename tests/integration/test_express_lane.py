@@ -19,12 +19,12 @@ from dejaqueue.access.key_ring import InMemory
 from dejaqueue.broker.broker import Broker
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.lane import Lane
-from dejaqueue.errors import DejaQError, Forbidden, Unauthenticated
+from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, Forbidden, Unauthenticated
 from dejaqueue.flight.server import FlightServer
 from dejaqueue.http.lane import Lane as ServersLane
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
-from dejaqueue.model import RowStatus, Topic
+from dejaqueue.model import Assignment, RowStatus, Topic, TopicKind
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.integration.access_fixture import Site, running
 from tests.integration.papers import Papers, server_tls
@@ -69,6 +69,98 @@ def test_a_single_message_goes_by_the_lane_and_a_batch_by_flight(site: Site) -> 
         got = {bytes(one.payload) for one in client.consume("t", max_messages=3)}
     assert got == {b"batch", b"one", b"three"}
     until(lambda: not site.http.connections.lanes.open)  # type: ignore[union-attr]
+
+
+MORE: dict[str, dict[str, Any]] = {
+    "key": {"key": "k\u00e4"},
+    "group": {"group": "tenant.user"},
+    "priority": {"priority": 7},
+    "tags": {"tags": ["red", "blue"]},
+    "headers": {"headers": {"a": "1", "b": ""}},
+    "ttl": {"ttl": 3_600},
+    "all": {"key": "k", "group": "g", "priority": 0, "tags": ["t"], "headers": {"n": "v"}},
+}
+
+
+@pytest.mark.parametrize("kind", ["timeline", "fair"])
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("fields", MORE.values(), ids=list(MORE))
+def test_what_a_message_has_comes_by_the_lane_as_by_flight(
+    site: Site, fields: dict[str, Any], partitions: int, kind: str
+) -> None:
+    for name in ("lane", "flight"):
+        site.broker.create_topic(Topic(name, kind=TopicKind(kind), partitions=partitions))
+    place = site.broker.lane
+    assert place is not None
+    with Client(site.flight.url) as client:
+        client.send("lane", b"p", **fields)
+        assert len(lanes_of(client)) == 1
+    site.broker.lane = None
+    with Client(site.flight.url) as client:
+        client.send("flight", b"p", **fields)
+        assert lanes_of(client) == []
+    both = []
+    for name in ("lane", "flight"):
+        _, [page] = site.broker.read("peek", {"topic": name, "limit": 10})
+        [row] = page.drop_columns(["id", "due"]).to_pylist()
+        both.append(row)
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_rows_with_fields_share_a_batch_and_are_judged_alone(site: Site, partitions: int) -> None:
+    site.broker.create_topic(Topic("keyed", partitions=partitions))
+    with Client(site.flight.url) as client:
+        first = client.send("keyed", b"one", key="k")
+        with pytest.raises(DuplicateKey) as refused:
+            client.send("keyed", b"two", key="k")
+        assert refused.value.id == first
+        with pytest.raises(BadRequest, match="key of row 0: at most 256 bytes"):
+            client.send("keyed", b"three", key="x" * 257)
+        with pytest.raises(BadRequest, match="no empty tag"):
+            client.send("keyed", b"four", tags=[""])
+        ids = [client.send("keyed", f"{n}".encode(), key=f"k{n}") for n in range(64)]
+        assert len(lanes_of(client)) == 1
+        assert len(set(ids)) == 64
+        assert client.cancel("keyed", key="k7") is RowStatus.OK
+    assert len(payloads(site.broker, "keyed")) == 64
+
+
+def test_to_a_broker_of_before_what_has_fields_goes_by_flight(site: Site) -> None:
+    assert site.broker.lane is not None
+    site.broker.lane = replace(site.broker.lane, has_fields=False)
+    with Client(site.flight.url) as client:
+        client.send("t", b"plain")
+        assert len(lanes_of(client)) == 1
+        taken = lanes_of(client)[0]._numbers
+        before = repr(taken)
+        client.send("t", b"keyed", key="k")
+        assert repr(taken) == before  # nothing more was sent by the lane
+    assert payloads(site.broker) == [b"keyed", b"plain"]
+
+
+def test_groups_stay_together_over_the_lane(site: Site) -> None:
+    site.broker.create_topic(Topic("apart", partitions=5, assignment=Assignment.EXCLUSIVE))
+    with Client(site.flight.url) as client:
+        found = {
+            group: {client.send("apart", b"p", group=group) >> 47 for _ in range(5)}
+            for group in map(str, range(12))
+        }
+        assert len(lanes_of(client)) == 1
+    assert all(len(partitions) == 1 for partitions in found.values())
+    assert len(set.union(*found.values())) > 1
+
+
+def test_keys_are_found_in_a_topic_that_grew(site: Site) -> None:
+    with Client(site.flight.url) as client:
+        ids = {n: client.send("t", b"p", key=f"k{n}") for n in range(20)}
+        site.broker.alter_topic("t", {"partitions": 5})
+        for n in range(20):
+            with pytest.raises(DuplicateKey) as refused:
+                client.send("t", b"p", key=f"k{n}")
+            assert refused.value.id == ids[n]
+        client.send("t", b"new", key="new", group="g")
+    assert len(payloads(site.broker)) == 21
 
 
 def test_without_an_http_port_it_goes_by_flight(site: Site) -> None:

@@ -15,6 +15,7 @@ from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.topic import routing
 from dejaqueue.client import streamed as client_streamed
 from dejaqueue.engine import apply, rules
+from dejaqueue.engine.level_shares import LevelShares
 from dejaqueue.engine.shares import FlatShares, NestedShares
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.leasing.session import Arrival, SharedSession
@@ -68,6 +69,9 @@ def knows_no_weights(patch: pytest.MonkeyPatch) -> None:
     nested = NestedShares.__init__
     patch.setattr(NestedShares, "__init__", lambda self, weights: nested(self, {}))
     patch.setattr(NestedShares, "reweigh", lambda self, weights: None)
+    level = LevelShares.__init__
+    patch.setattr(LevelShares, "__init__", lambda self, weights: level(self, {}))
+    patch.setattr(LevelShares, "reweigh", lambda self, weights: None)
 
 
 @mutant("tests/rules/test_rule_16_clocks.py")

@@ -23,6 +23,7 @@ from dejaqueue.engine import apply, commands, engine, snapshot
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.fair import FairReady
 from dejaqueue.engine.leases import Leases
+from dejaqueue.engine.level_shares import LevelShares
 from dejaqueue.engine.priority_first_ready import PriorityFirstReady
 from dejaqueue.engine.ready import PriorityReady
 from dejaqueue.engine.schedule import Schedule
@@ -302,7 +303,7 @@ def the_first_group_gets_all(patch: pytest.MonkeyPatch) -> None:
         return same if turns.size and gives[first] >= turns.size else turns
 
     patch.setattr(FlatShares, "share", share)
-    nested = NestedShares.share
+    nested, level = NestedShares.share, LevelShares.share
 
     def share_nested(self: NestedShares, count: int, gives: Any, *, by_runs: bool = False) -> Any:
         turns = nested(self, count, gives, by_runs=by_runs)
@@ -310,7 +311,14 @@ def the_first_group_gets_all(patch: pytest.MonkeyPatch) -> None:
         same = np.full_like(turns, first)
         return same if turns.size and gives[first] >= turns.size else turns
 
+    def share_level(self: LevelShares, count: int, gives: Any, *, by_runs: bool = False) -> Any:
+        turns = level(self, count, gives, by_runs=by_runs)
+        first = turns[0] if turns.size else 0
+        same = np.full_like(turns, first)
+        return same if turns.size and gives[first] >= turns.size else turns
+
     patch.setattr(NestedShares, "share", share_nested)
+    patch.setattr(LevelShares, "share", share_level)
 
 
 @mutant

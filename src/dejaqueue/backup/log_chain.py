@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from dejaqueue.backup.bucket import Bucket
+from dejaqueue.connections.bucket import Bucket
 from dejaqueue.backup.log_pieces import LogPiece, digest_of
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.errors import JournalDamaged

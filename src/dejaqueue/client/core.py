@@ -27,7 +27,7 @@ from dejaqueue.client.consuming.clock_offset import ClockOffset
 from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.program_end import close_at_exit
 from dejaqueue.client.consuming.settle_batches import Fate
-from dejaqueue.client.link import RowLink, WriteLink, backoff_ms
+from dejaqueue.client.link import FieldsLink, RowLink, WriteLink, backoff_ms
 from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.gather import VARIANTS, Gather
 from dejaqueue.client.sending.inputs import ROWS_MAX, batches_of, int64s_of, texts_of
@@ -101,11 +101,10 @@ class ClientCore:
         *,
         repeats: bool = True,
         shared: bool = False,
-        has_rows: bool = False,
+        kind: type[WriteLink] = WriteLink,
     ) -> WriteLink:
         if self._closed:
             raise Unavailable("the client is closed")
-        kind = RowLink if has_rows else WriteLink
         return kind(
             self.transport,
             stream.check(),
@@ -143,16 +142,17 @@ class ClientCore:
                 gather = self._gathers.get(key)
                 if gather is None:
                     variant = VARIANTS[kind]
-                    link = self._shared_link(WriteStream(topic), has_rows=not variant.has_more)
+                    of_rows = FieldsLink if variant.has_more else RowLink
+                    link = self._shared_link(WriteStream(topic), of_rows)
                     gather = self._gathers[key] = Gather(link, variant)
                     for old in _crowded(self._gathers, lambda gather: gather.link.is_idle):
                         self._other_links.add(old.link)
         return gather
 
-    def _shared_link(self, stream: WriteStream, *, has_rows: bool = False) -> WriteLink:
+    def _shared_link(self, stream: WriteStream, kind: type[WriteLink] = WriteLink) -> WriteLink:
         if stream.op == "enqueue":
             stream = WriteStream(stream.topic, stream.op, stream.acks, self._producer_name())
-        return self._new_link(stream, shared=True, has_rows=has_rows)
+        return self._new_link(stream, shared=True, kind=kind)
 
     def producer_link(
         self, topic: str, acks: str, window: int, columns: tuple[str, ...]

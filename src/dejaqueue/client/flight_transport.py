@@ -425,9 +425,10 @@ class FlightTransport:
             return SharedWriteChannel(self._shared, checked)
         return self._open(checked)
 
-    def open_lane(self, stream: WriteStream) -> LaneChannel | None:
-        """A channel for single messages; None = there is none: the broker has no lane, it is out of
-        reach, or the client does not follow. May wait for the broker."""
+    def open_lane(self, stream: WriteStream, *, has_fields: bool = False) -> LaneChannel | None:
+        """A channel for single messages; None = there is none: the broker has no lane, or none for
+        messages with fields, it is out of reach, or the client does not follow. May wait for the
+        broker."""
         self._check_open()
         if not self._follows:
             return None
@@ -435,27 +436,36 @@ class FlightTransport:
             lane = self._lane
             if lane is None or lane.is_over:
                 opened = self._connect_lane()
-                lane = self._lane = opened and Lane(*opened, self._silence.sent)
-        return None if lane is None else LaneChannel(lane, stream.check())
+                lane = self._lane = None
+                if opened is not None:
+                    place, connection, rest = opened
+                    sent = self._silence.sent
+                    lane = self._lane = Lane(connection, rest, sent, has_fields=place.has_fields)
+        if lane is None or (has_fields and not lane.has_fields):
+            return None
+        return LaneChannel(lane, stream.check())
 
-    def _connect_lane(self) -> tuple[PlainConnection, bytes] | None:
+    def _connect_lane(self) -> tuple[LaneAddress, PlainConnection, bytes] | None:
         if CLOCK.now_us() < self._laneless_until_us:
             return None
         options = flight.FlightCallOptions(timeout=LANE_SECONDS_MAX, headers=self._headers)
         try:
             [answer] = self._writes.do_action(flight.Action("lane", b"{}"), options)
             said = json.loads(answer.body.to_pybytes())
-            place = LaneAddress(int(said["port"]), str(said["name"])) if said["port"] else None
+            place = None
+            if said["port"]:
+                has_fields = bool(said.get("fields"))  # an earlier version says nothing of them
+                place = LaneAddress(int(said["port"]), str(said["name"]), has_fields)
         except Exception as wrong:  # noqa: BLE001 - by Flight it will be said what is wrong
             if isinstance(error_of(wrong), Unavailable):
                 return None  # the broker is away: whoever sends tries again soon
             place = None
-        opened = None
         if place is not None:
             opened = connect_lane(self._url, place, self._headers, self._tls)
-        if opened is None:
-            self._laneless_until_us = CLOCK.now_us() + LANE_RETRY_US
-        return opened
+            if opened is not None:
+                return place, *opened
+        self._laneless_until_us = CLOCK.now_us() + LANE_RETRY_US
+        return None
 
     def _open(self, stream: WriteStream) -> FlightWriteChannel:
         self._check_open()
@@ -483,7 +493,7 @@ class FlightTransport:
                 self._consumes, stream, self._stream_options, on_delivery, on_pong, on_end
             )
         else:
-            channel = LaneConsumeChannel(*opened, stream, on_delivery, on_pong, on_end)
+            channel = LaneConsumeChannel(*opened[1:], stream, on_delivery, on_pong, on_end)
         with self._mutex:
             self._streams.add(channel)
         return channel

@@ -157,10 +157,19 @@ class Lane(Replies):
     Args:
         rest: what came behind the answer to the upgrade.
         sent: told that something was sent that is answered.
+        has_fields: as LaneAddress has it.
     """
 
-    def __init__(self, connection: PlainConnection, rest: bytes, sent: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: PlainConnection,
+        rest: bytes,
+        sent: Callable[[], None],
+        *,
+        has_fields: bool = True,
+    ) -> None:
         super().__init__()
+        self.has_fields = has_fields
         self._connection = connection
         self._held = rest
         self._sent = sent
@@ -183,7 +192,12 @@ class Lane(Replies):
                     reply.set_exception(Unavailable("the lane is closed"))
                 return reply
             frame = lane.encode_send(
-                number, address, batch.num_rows, batch.content, has_dues=batch.has_dues
+                number,
+                address,
+                batch.num_rows,
+                batch.content,
+                has_dues=batch.has_dues,
+                has_fields=batch.has_fields,
             )
             try:
                 self._connection.send(frame)

@@ -359,9 +359,17 @@ class RowLink(WriteLink):
     """The same for single messages (RowBatch): on a lane where there is one, else as batches."""
 
     has_rows = True
+    has_fields = False
+    """They may have more than a payload and a due time."""
 
     def _channel_of_kind(self) -> Channel:
-        lane = self._transport.open_lane(self.stream)
+        lane = self._transport.open_lane(self.stream, has_fields=self.has_fields)
         if lane is not None:
             return lane
         return _AsBatches(self._transport.open_write(self.stream, shared=self._shared))
+
+
+class FieldsLink(RowLink):
+    """The same for single messages that have more than a payload and a due time."""
+
+    has_fields = True

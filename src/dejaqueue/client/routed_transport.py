@@ -252,13 +252,13 @@ class RoutedTransport:
         learn = partial(self._learn, stream.topic, url)
         return _RoutedWriteChannel(transport.open_write(stream, shared=shared), learn)
 
-    def open_lane(self, stream: WriteStream) -> RowChannel | None:
+    def open_lane(self, stream: WriteStream, *, has_fields: bool = False) -> RowChannel | None:
         """A channel for single messages to the broker of their topic; None = they go as batches.
         Raises Unavailable, BadRequest."""
         if self._spreads.get(stream.topic, 1) > 1:
             return None
         url, transport = self._route(stream.topic)
-        channel = transport.open_lane(stream)
+        channel = transport.open_lane(stream, has_fields=has_fields)
         if channel is None:
             return None
         return _RoutedWriteChannel(channel, partial(self._learn, stream.topic, url))

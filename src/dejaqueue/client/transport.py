@@ -95,9 +95,13 @@ class Transport(Protocol):
         """
         ...
 
-    def open_lane(self, stream: WriteStream) -> RowChannel | None:
+    def open_lane(self, stream: WriteStream, *, has_fields: bool = False) -> RowChannel | None:
         """A channel for single messages; None = they go as batches. Raises Unavailable,
-        BadRequest."""
+        BadRequest.
+
+        Args:
+            has_fields: they may have more than a payload and a due time.
+        """
         ...
 
     def open_consume(

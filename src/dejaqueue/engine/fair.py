@@ -18,6 +18,7 @@ from dejaqueue.engine.arrays import Int64s, Mask, by_code
 from dejaqueue.engine.dictionary import Dictionary
 from dejaqueue.engine.group_runs import GroupRuns, IsReady
 from dejaqueue.engine.layout import Layout
+from dejaqueue.engine.level_shares import LevelShares
 from dejaqueue.engine.ready import Matches
 from dejaqueue.engine.shares import FlatShares, NestedShares, Starts
 from dejaqueue.engine.table import LEASED, URGENCY_FLIP, MessageTable
@@ -91,7 +92,7 @@ class FairReady:
         self._groups = groups
         self._layout = layout
         self._runs = GroupRuns(layout)
-        self._shares: FlatShares | NestedShares = FlatShares(layout)
+        self._shares: FlatShares | LevelShares | NestedShares = FlatShares(layout)
         self._weights: dict[str, int] = {}
         self._in_flight_max = 0
         self._by_runs = False
@@ -131,15 +132,16 @@ class FairReady:
         self._shares.name(code, name, self._weights.get(name, 1))
 
     def _nest(self) -> None:
-        """The first group within a group: from now on there are levels."""
+        """From now on there are levels: the first group within a group, or now with runs or not."""
         starts = self._shares.starts()
-        shares = NestedShares(self._weights)
+        shares = (NestedShares if self._by_runs else LevelShares)(self._weights)
         names = self._groups.names
         named = [code for code in range(self._readies.size) if self._is_named(code)]
+        if isinstance(self._shares, FlatShares):  # the new one, and those after it, follow
+            named = [code for code in named if _LEVELS not in names[code]]
         for code in named:
-            if _LEVELS not in names[code]:
-                shares.name(code, names[code], 1)
-        codes = np.array([c for c in named if _LEVELS not in names[c]], dtype=np.int64)
+            shares.name(code, names[code], 1)
+        codes = np.array(named, dtype=np.int64)
         shares.changed(codes, self._gives(codes))
         shares.restore(starts, {})
         self._shares = shares
@@ -162,12 +164,15 @@ class FairReady:
         self._weigh(codes, weights)
         self._weights = weights
         before = self._gives(codes)
+        is_other = by_runs != self._by_runs
         self._in_flight_max, self._by_runs = in_flight_max, by_runs
         self._note_gives(codes, before)
+        if is_other and not isinstance(self._shares, FlatShares):
+            self._nest()
 
     def _weigh(self, codes: Int64s, weights: dict[str, int]) -> None:
         """These groups, which are all, have these weights from now on."""
-        if isinstance(self._shares, NestedShares):
+        if not isinstance(self._shares, FlatShares):
             self._shares.reweigh(weights)
             return
         names = self._groups.names

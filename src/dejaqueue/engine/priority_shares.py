@@ -18,7 +18,8 @@ import numpy as np
 
 from dejaqueue.engine.arrays import Int64s, Mask, by_code
 from dejaqueue.engine.layout import Layout
-from dejaqueue.engine.shares import UNLISTED, GroupNames, NestedShares, Shares, Starts
+from dejaqueue.engine.level_shares import LevelShares
+from dejaqueue.engine.shares import UNLISTED, GroupNames, Shares, Starts
 
 _LEVELS = "."
 _EMPTY_PLACES_MIN = 64
@@ -40,7 +41,7 @@ class OnePriority(Shares):
         self.count = 0
         self._codes_here: Int64s = _NONE
         self._readies: Int64s = _NONE
-        self._nested: NestedShares | None = None
+        self._nested: LevelShares | None = None
 
     def _places(self, codes: Int64s) -> Int64s:
         places: Int64s = self._codes_here.searchsorted(codes)
@@ -169,7 +170,7 @@ class OnePriority(Shares):
     def nest(self, weights: dict[str, int], rooms: Int64s | None) -> None:
         """From now on there are groups within groups."""
         starts = super().starts()
-        nested = NestedShares(weights)
+        nested = LevelShares(weights)
         names = self._groups.names
         for code in self._codes_here.tolist():
             nested.name(code, names[code], 1)

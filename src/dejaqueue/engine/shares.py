@@ -15,8 +15,10 @@ cancelled leaves no gap.
 A turn is one message or, by runs, all that a group may give: its time goes on by each of them, and
 that of all to where the first one finishes, so that who comes while a run is out is not behind it.
 
-`FlatShares` does this for a thousand turns at once; `NestedShares` for groups within groups, turn
-by turn. Both may be asked for the turns of one priority alone (priority_shares.py).
+`FlatShares` does this for a thousand turns at once, and `LevelShares` (level_shares.py) for groups
+within groups; `NestedShares` does it turn by turn, which those with runs need: how long a run is
+decides when the next one above comes. The first two may be asked for the turns of one priority
+alone (priority_shares.py).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ SCALE = 1 << 32
 """Virtual time that a message of weight 1 takes."""
 KEY_MAX = (1 << 62) - 1
 _TIME_MAX = 1 << 60
+_LEAF = "\0"
 UNLISTED = -1
 """The finish of a group that has nothing to give."""
 _NONE = np.zeros(0, dtype=np.int64)
@@ -243,7 +246,7 @@ class Shares:
 
     def restore(self, starts: Starts, code_of: dict[str, int]) -> None:
         """Begin with these times; the groups are named and have their messages again."""
-        self._now = _headroom(starts)
+        self._now = headroom(starts)
         self._starts[:] = self._now
         for name, time in starts:
             self._starts[self._places(np.array([code_of[name]], dtype=np.int64))] += time
@@ -293,7 +296,7 @@ def _turns(finishes: Int64s, steps: Int64s, gives: Int64s, count: int, last: int
         step *= 2
 
 
-def _headroom(starts: Starts) -> int:
+def headroom(starts: Starts) -> int:
     """A time of all with which no time is negative."""
     return SCALE - min([0, *(int(time) for _, time in starts)])
 
@@ -351,24 +354,31 @@ class NestedShares:
 
     def name(self, code: int, name: str, weight: int) -> None:
         """A code has this name from now on."""
-        node, parts = self._root, name.split(".")
+        leaf = self._node(name + _LEAF)
+        leaf.code = code
+        self._leaves[code] = leaf
+
+    def _node(self, name: str) -> Node:
+        """The node of this name, or the group itself if `_LEAF` is behind it; made if need be."""
+        node, parts = self._root, name.removesuffix(_LEAF).split(".")
         for place, part in enumerate(parts):
             child = node.children.get(part)
             if child is None:
                 step = SCALE // self._weights.get(".".join(parts[: place + 1]), 1)
                 child = node.children[part] = Node(part, node, step)
             node = child
-        leaf = node.children.get("\0")
+        if not name.endswith(_LEAF):
+            return node
+        leaf = node.children.get(_LEAF)
         if leaf is None:
-            leaf = node.children["\0"] = Node("\0", node, SCALE)
-        leaf.code = code
-        self._leaves[code] = leaf
+            leaf = node.children[_LEAF] = Node(_LEAF, node, SCALE)
+        return leaf
 
     def reweigh(self, weights: dict[str, int]) -> None:
         """All weights are these from now on."""
         self._weights = weights
         for path, node in self._walk():
-            if node.parent is not None and node.name != "\0":
+            if node.parent is not None and node.name != _LEAF:
                 node.step = SCALE // weights.get(path, 1)
                 if node.count:
                     node.list()
@@ -379,7 +389,7 @@ class NestedShares:
             path, node = waiting.pop()
             found.append((path, node))
             for name, child in node.children.items():
-                below = path if name == "\0" else f"{path}.{name}" if node.parent else name
+                below = path if name == _LEAF else f"{path}.{name}" if node.parent else name
                 waiting.append((below, child))
         return found
 
@@ -506,19 +516,21 @@ class NestedShares:
             if node.parent is not None:
                 time = node.start - node.parent.now
                 if time > 0 or (node.count and time):
-                    pairs.append([path + "\0" * (node.name == "\0"), time])
+                    pairs.append([path + _LEAF * (node.name == _LEAF), time])
         return sorted(pairs)
 
     def restore(self, starts: Starts, code_of: dict[str, int]) -> None:
         """Begin with these times; the groups are named and have their messages again."""
         times = {str(name): int(time) for name, time in starts}
-        now = _headroom(starts)
+        for name in times:
+            self._node(name)  # which may have no group any more, and be ahead of its time
+        now = headroom(starts)
         for _, node in self._walk():
             node.now = now
             node.heap = []
         for path, node in self._walk():
             if node.parent is not None:
-                full = path + "\0" * (node.name == "\0")
+                full = path + _LEAF * (node.name == _LEAF)
                 node.start = now + times.get(full, 0)
                 if node.count:
                     node.list()

@@ -132,6 +132,10 @@ class PartitionState:
         """Which of these entries of the order index are alive: scheduled, for that time, and not
         ready, as what was moved to other groups may have two, of which one was taken over."""
         table = self.table
+        if sequences.size == 1 and self.ready is None:  # as each step asks of the first entry
+            place = sequences.item() - table.base
+            is_due = 0 <= place < table.row_count and table.states.item(place) == SCHEDULED
+            return np.array([is_due and table.dues_ms.item(place) == keys.item()])
         places = table.places(sequences)
         mask: Mask = (table.dues_ms[places] == keys) & (table.states[places] == SCHEDULED)
         if self.ready is not None:

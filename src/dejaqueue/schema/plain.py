@@ -58,5 +58,10 @@ def binary_column(values: Sequence[bytes]) -> pa.BinaryArray:
 
 def text_column(values: Sequence[str]) -> pa.StringArray:
     """A column of these texts."""
-    column = binary_column([value.encode() for value in values])
+    return utf8_column([value.encode() for value in values])
+
+
+def utf8_column(values: Sequence[bytes]) -> pa.StringArray:
+    """A column of texts that are UTF-8 already; whether they are is not looked at."""
+    column = binary_column(values)
     return pa.Array.from_buffers(pa.utf8(), len(values), column.buffers())

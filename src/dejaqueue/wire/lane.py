@@ -2,7 +2,8 @@
 
     what goes either way   u32 bytes that follow · a frame
     SEND (9)               the frame's head (frames.py) · u32 rows · u32 bytes of the address ·
-                           address · [dues i64 × rows] · payload sizes u32 × rows · payloads
+                           address · [dues i64 × rows] · [fields] · payload sizes u32 × rows ·
+                           payloads
     its answer             a REPLY (frames.py) with the same number
     OPEN (10)              the frame's head · the JSON of a ConsumeStream: the lane is a consumer's
     its answer             OPENED (11): the frame's head · the schema of deliveries (Arrow IPC)
@@ -10,7 +11,7 @@
 
 Room: wire. No sockets.
 Holds: decode_send(encode_send(x)) == x; garbage raises BadRequest and nothing else.
-See: docs/wire.md, "The lane"; descriptors.py for the address.
+See: docs/wire.md, "The lane"; descriptors.py for the address; lane_fields.py for the fields.
 
 Plain Python instead of numpy: nearly every SEND has one row.
 """
@@ -26,7 +27,8 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
-from dejaqueue.wire import descriptors, frames
+from dejaqueue.schema.row_fields import Fields
+from dejaqueue.wire import descriptors, frames, lane_fields
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import VERSION, DeliveryHead, FrameType, Reply
 
@@ -41,6 +43,7 @@ OPEN, OPENED = 10, 11
 NAME = "x-dejaq-lane"
 """The header in which a client says whose lane it wants."""
 HAS_DUES = 1
+HAS_FIELDS = 2
 
 LENGTH_BYTES = 4
 _LENGTH = struct.Struct("<I")
@@ -60,10 +63,13 @@ class LaneAddress:
         port: of the broker's machine.
         name: of this broker, until it stops. Who asks for a lane says it: behind a proxy another
             broker may have that port, and what is sent must not end there.
+        has_fields: messages with a key, a group and so on may come by them; by those of earlier
+            versions they may not.
     """
 
     port: int
     name: str
+    has_fields: bool = True
 
 
 @dataclass(slots=True)
@@ -74,21 +80,30 @@ class Send:
         number: that the reply carries.
         address: the producer's number of the batch, its name and the topic's (descriptors.py).
         dues_ms: of each row; None = all of them are due on arrival.
+        fields: what they have besides; None = nothing.
     """
 
     number: int
     address: bytes
     payloads: list[bytes]
     dues_ms: list[int] | None = None
+    fields: Fields | None = None
 
 
-def encode_rows(payloads: Sequence[bytes], dues_ms: Sequence[int] | None) -> bytes:
+def encode_rows(
+    payloads: Sequence[bytes], dues_ms: Sequence[int] | None, fields: Fields | None = None
+) -> bytes:
     """The part of a SEND behind its address; the same however often it is sent.
 
     Raises:
-        struct.error, TypeError: a due time is no int64, or a payload no bytes.
+        struct.error, TypeError: a number has too many bits, or a payload is no bytes.
     """
     count = len(payloads)
+    if fields is not None:
+        dues = b"" if dues_ms is None else struct.pack(f"<{count}q", *dues_ms)
+        sizes = struct.pack(f"<{count}I", *map(len, payloads))
+        heads, texts = lane_fields.encode(fields, count)
+        return b"".join([dues, *heads, sizes, *texts, *payloads])
     if count == 1:
         payload = payloads[0]
         if dues_ms is None:
@@ -99,13 +114,21 @@ def encode_rows(payloads: Sequence[bytes], dues_ms: Sequence[int] | None) -> byt
     return b"".join([dues, sizes, *payloads])
 
 
-def encode_send(number: int, address: bytes, rows: int, content: bytes, *, has_dues: bool) -> bytes:
+def encode_send(
+    number: int,
+    address: bytes,
+    rows: int,
+    content: bytes,
+    *,
+    has_dues: bool,
+    has_fields: bool = False,
+) -> bytes:
     """A SEND with its length.
 
     Args:
         content: as `encode_rows` made it.
     """
-    flags = HAS_DUES if has_dues else 0
+    flags = (HAS_DUES if has_dues else 0) | (HAS_FIELDS if has_fields else 0)
     head = _SEND.pack(VERSION, SEND, flags, number, rows, len(address))
     return _LENGTH.pack(len(head) + len(address) + len(content)) + head + address + content
 
@@ -123,13 +146,13 @@ def decode_send(content: bytes | memoryview) -> Send:
         version, kind, flags, number, rows, address_bytes = _SEND.unpack_from(frame)
         if version != VERSION or kind != SEND:
             raise BadRequest("frame", f"SEND of version {VERSION}", f"{kind} of {version}")
-        if flags & ~HAS_DUES:
-            raise BadRequest("frame.flags", "1 or none", flags)
+        if flags & ~(HAS_DUES | HAS_FIELDS):
+            raise BadRequest("frame.flags", "1, 2, both or none", flags)
         if not 1 <= rows <= limits.BATCH_ROWS_MAX:
             raise BadRequest("rows of the batch", f"from 1 to {limits.BATCH_ROWS_MAX}", rows)
         at = _SEND.size + address_bytes
         address = frame[_SEND.size : at]
-        if rows == 1:
+        if rows == 1 and not flags & HAS_FIELDS:
             dues_ms: list[int] | None = None
             if flags:
                 due_ms, size = _ONE_DUE.unpack_from(frame, at)
@@ -141,25 +164,28 @@ def decode_send(content: bytes | memoryview) -> Send:
             if len(payload) != size or len(address) != address_bytes:
                 raise BadRequest("frame", f"{size} bytes of payload at its end", len(payload))
             return Send(number, address, [payload], dues_ms)
-        return _decode_many(frame, at, number, address, rows, has_dues=bool(flags))
+        return _decode_many(frame, at, Send(number, address, []), rows, flags)
     except struct.error:
         raise BadRequest("frame", "a whole SEND", f"{len(frame)} bytes") from None
 
 
-def _decode_many(
-    frame: bytes, at: int, number: int, address: bytes, rows: int, *, has_dues: bool
-) -> Send:
-    dues_ms: list[int] | None = None
-    if has_dues:
-        dues_ms = list(struct.unpack_from(f"<{rows}q", frame, at))
+def _decode_many(frame: bytes, at: int, send: Send, rows: int, flags: int) -> Send:
+    if flags & HAS_DUES:
+        send.dues_ms = list(struct.unpack_from(f"<{rows}q", frame, at))
         at += 8 * rows
+    heads = None
+    if flags & HAS_FIELDS:
+        heads, at = lane_fields.decode_heads(frame, at, rows)
     sizes = struct.unpack_from(f"<{rows}I", frame, at)
     at += 4 * rows
+    if heads is not None:
+        send.fields, at = lane_fields.decode_texts(frame, at, heads)
     ends = list(accumulate(sizes, initial=at))
     if ends[-1] != len(frame):
         limit = f"{ends[-1] - at} bytes of payloads at its end"
         raise BadRequest("frame", limit, len(frame) - at)
-    return Send(number, address, [frame[a:b] for a, b in pairwise(ends)], dues_ms)
+    send.payloads = [frame[a:b] for a, b in pairwise(ends)]
+    return send
 
 
 def number_of(content: bytes | memoryview) -> int:

@@ -169,7 +169,7 @@ class FakeTransport:
         self._actions = actions or {}
         self._opened = threading.Condition()
 
-    def open_lane(self, stream: WriteStream) -> None:
+    def open_lane(self, stream: WriteStream, *, has_fields: bool = False) -> None:
         """There is none."""
 
     def open_write(self, stream: WriteStream, *, shared: bool = False) -> FakeWrite:

@@ -122,7 +122,7 @@ def test_each_send_has_its_reply_and_a_batch_sent_again_its_first_one(
 ) -> None:
     place = broker.lane
     assert place is not None
-    assert broker.call("lane") == {"port": server.port, "name": place.name}
+    assert broker.call("lane") == {"port": server.port, "name": place.name, "fields": True}
     guest = visit(server)
     assert guest.head.startswith(b"HTTP/1.1 101 ")
     guest.say(b"one", number=1, producer="p")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.schema.messages import DELIVERY
+from dejaqueue.schema.row_fields import Fields
 from dejaqueue.wire import frames, lane
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply
@@ -38,6 +40,75 @@ def test_a_send_comes_back_as_it_was(rows: list[tuple[bytes, int]], has_dues: bo
     assert (found.payloads, found.dues_ms) == (payloads, dues_ms)
 
 
+def some(values: st.SearchStrategy[Any], rows: int) -> st.SearchStrategy[Any]:
+    return st.none() | st.lists(values, min_size=rows, max_size=rows)
+
+
+@st.composite
+def rows_with_fields(draw: st.DrawFn) -> tuple[list[bytes], Fields]:
+    rows = draw(st.integers(1, 4))
+    texts = st.lists(st.binary(max_size=5), max_size=3)
+    pairs = st.lists(st.binary(max_size=5), max_size=2).map(lambda names: [*names, *names])
+    fields = Fields(
+        draw(some(st.binary(max_size=9), rows)),
+        draw(some(st.binary(max_size=9), rows)),
+        draw(some(texts, rows)),
+        draw(some(pairs, rows)),
+        draw(some(st.integers(0, 65_535), rows)),
+        draw(st.lists(DUES, min_size=rows, max_size=rows)),
+    )
+    payloads = draw(st.lists(st.binary(max_size=9), min_size=rows, max_size=rows))
+    return payloads, fields
+
+
+def sent_with(payloads: list[bytes], dues_ms: list[int] | None, fields: Fields) -> bytes:
+    content = lane.encode_rows(payloads, dues_ms, fields)
+    has_dues = dues_ms is not None
+    return lane.encode_send(9, ADDRESS, len(payloads), content, has_dues=has_dues, has_fields=True)
+
+
+@given(rows_with_fields(), st.booleans())
+def test_fields_come_back_as_they_were(rows: tuple[list[bytes], Fields], has_dues: bool) -> None:
+    payloads, fields = rows
+    dues_ms = [5] * len(payloads) if has_dues else None
+    frame = sent_with(payloads, dues_ms, fields)
+    found = lane.decode_send(frame[lane.LENGTH_BYTES :])
+    assert (found.payloads, found.dues_ms, found.fields) == (payloads, dues_ms, fields)
+
+
+def test_the_bytes_of_fields_are_those_of_the_page() -> None:
+    fields = Fields([b"k"], [b"gr"], [[b"red"]], [[b"n", b""]], [7], [8])
+    head = struct.pack("<BBHIII", 1, 9, 3, 9, 1, len(ADDRESS))
+    texts = b"k" + b"gr" + struct.pack("<I", 3) + b"red" + struct.pack("<I", 1) + b"n" + b"\0" * 4
+    numbers = struct.pack("<qIqHIIIII", 5, 63, 8, 7, 1, 2, 7, 9, 2)
+    body = head + ADDRESS + numbers + texts + b"ab"
+    assert sent_with([b"ab"], [5], fields) == struct.pack("<I", len(body)) + body
+
+
+def test_no_part_of_a_send_with_fields_is_one() -> None:
+    fields = Fields([b"k"] * 2, None, [[b"red"], []], [[], [b"n", b""]], [7] * 2, [8] * 2)
+    whole = sent_with([b"abc"] * 2, None, fields)[4:]
+    for end in range(len(whole)):
+        with pytest.raises(BadRequest):
+            lane.decode_send(whole[:end])
+    with pytest.raises(BadRequest):
+        lane.decode_send(whole + b"x")
+
+
+@pytest.mark.parametrize("which", [0, 64, (1 << 32) - 1])
+def test_fields_that_nobody_knows_are_refused(which: int) -> None:
+    frame = struct.pack("<BBHIII", 1, 9, 2, 9, 1, len(ADDRESS)) + ADDRESS
+    with pytest.raises(BadRequest, match="fields"):
+        lane.decode_send(frame + struct.pack("<II", which, 0))
+
+
+@pytest.mark.parametrize("texts", [b"\x05\0\0\0ab", b"\x01\0", b"\x01\0\0\0n"])
+def test_headers_that_do_not_come_in_pairs_are_refused(texts: bytes) -> None:
+    frame = struct.pack("<BBHIII", 1, 9, 2, 9, 1, len(ADDRESS)) + ADDRESS
+    with pytest.raises(BadRequest):
+        lane.decode_send(frame + struct.pack("<III", 16, len(texts), 0) + texts)
+
+
 def test_its_bytes_are_those_of_the_page() -> None:
     head = struct.pack("<BBHIII", 1, 9, 1, 9, 1, len(ADDRESS))
     body = head + ADDRESS + struct.pack("<qI", 5, 2) + b"ab"
@@ -57,7 +128,8 @@ def test_no_part_of_a_send_is_one(rows: int, dues_ms: list[int] | None) -> None:
 
 @given(st.binary(max_size=64))
 def test_garbage_is_refused_and_nothing_else(content: bytes) -> None:
-    for frame in (content, b"\x01\x09\x00\x00" + content):
+    heads = b"\x01\x09\x00\x00", b"\x01\x09\x02\x00" + bytes(4) + b"\x01" + bytes(3) + bytes(4)
+    for frame in (content, *(head + content for head in heads)):
         with suppress(BadRequest):
             assert lane.decode_send(frame).payloads
 

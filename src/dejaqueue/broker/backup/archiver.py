@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Final, NamedTuple, Protocol
 
-from dejaqueue.backup.archive import Archive, open_bucket
+from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
 from dejaqueue.backup.manifest import Manifest

@@ -136,7 +136,9 @@ def _clock(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
 
 def _lane(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
     place = broker.lane
-    return {"port": None} if place is None else {"port": place.port, "name": place.name}
+    if place is None:
+        return {"port": None}
+    return {"port": place.port, "name": place.name, "fields": place.has_fields}
 
 
 # --- changing -------------------------------------------------------------------------------------

@@ -182,6 +182,7 @@ def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
     if share_us is not None:
         wakes_us.append(share_us)
     expiry_ms = engine.next_expiry_ms()
+    first_ms = engine.next_due_ms()
     for wanted in _filters(core, dispatcher):
         anyone, holder = dispatcher.has_credit(
             now_us, wanted, partition=core.number, free=_is_free(core)
@@ -190,7 +191,7 @@ def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
             core.counting.promised(wanted, (now_us - ahead_us) // 1_000, engine.next_sequence)
         else:
             core.counting.unpromised(wanted)
-        head_ms = engine.next_due_ms(wanted)
+        head_ms = first_ms if wanted is None else engine.next_due_ms(wanted)
         if not anyone:
             waits |= head_ms is not None or expiry_ms is not None
             continue
@@ -200,5 +201,5 @@ def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
             wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000 + ahead_us)
     if expiry_ms is not None and (anyone_at_all or share_us is not None or engine.has_mortals):
         wakes_us.append(expiry_ms * 1_000 + ahead_us)
-    is_empty = expiry_ms is None and engine.next_due_ms() is None
+    is_empty = expiry_ms is None and first_ms is None
     return Outlook(min(wakes_us, default=None), waits, is_empty)

@@ -75,7 +75,9 @@ def merge(requests: list[EnqueueRequest]) -> Merged:
     plain = [request.columns for request in requests if isinstance(request.columns, SendRows)]
     if len(plain) == len(requests):
         starts = np.array([0, *accumulate(part.rows for part in plain)], dtype=np.int64)
-        return Merged(requests, starts, joined_columns(plain), None, _senders(requests))
+        columns = joined_columns(plain)
+        hashes = _hashes(requests, columns.keys)
+        return Merged(requests, starts, columns, hashes, _senders(requests))
     parts = [request.send_columns() for request in requests]
     if len(requests) == 1:
         only = requests[0]

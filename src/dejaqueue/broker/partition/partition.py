@@ -43,6 +43,8 @@ UNREAD_RETRY_US = 100_000
 """… while requests wait for it."""
 CRON_RETRY_US = 1_000_000
 """… of a cron topic, whose entries fire though nobody asks for anything."""
+_AT_ONCE = 0
+"""Before any time that a clock says: the last step ended with something left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class Partition:
         self._unreadable: DejaQError | None = None
         self._configured: Topic | None = None
         self._waits = False
+        self._look_us: int | None = _AT_ONCE
 
     # --- any thread -------------------------------------------------------------------------
 
@@ -161,7 +164,25 @@ class Partition:
             for view in views:
                 view.end()
 
+    def wants_step(self, now_us: int) -> bool:
+        """Whether there is something to do when it wanted to be called again.
+
+        What a chore wanted may have come about without it: then `later_us` says when to call.
+        """
+        if not self.loaded or self.views or not self.inbox.is_empty:
+            return True
+        if self._look_us is not None and self._look_us <= now_us:
+            return True
+        return self._chores.wants_step(self.core, now_us)
+
+    @property
+    def later_us(self) -> int | None:
+        """When to be called again, clock µs, as it was after the last step; None = when rung."""
+        wakes_us = (self._look_us, self._chores.later_us())
+        return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
+
     def _step(self, *, busy: bool) -> int | None:
+        self._look_us = _AT_ONCE
         if self._is_closed:  # rung just before it was closed: loading would open the journal again
             self.inbox.turn_away(Unavailable("the topic is closed", 1_000))
             return None
@@ -236,6 +257,7 @@ class Partition:
             self._dispatcher.waiting.leave(self.number)
         else:
             self._dispatcher.waiting.occupy(self.number)
+        self._look_us = found.wake_us
         wakes_us = [found.wake_us, self._chores.next_us(self.core)]
         wakes_us += [view.next_us() for view in self.views]
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)

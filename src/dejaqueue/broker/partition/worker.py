@@ -134,6 +134,10 @@ class PartitionWorker:
             facts = {"topic": topic, "partition": number}
             log.exception("topic %s, partition %d: a step broke off", topic, number, extra=facts)
             next_us = None
+        self._plan(partition, next_us)
+
+    def _plan(self, partition: Partition, next_us: int | None) -> None:
+        """Step it then; None = when it is rung."""
         if next_us is None:
             self._wake_of.pop(partition, None)
         elif self._wake_of.get(partition) != next_us:
@@ -155,7 +159,10 @@ class PartitionWorker:
             elif wake_us <= now_us:
                 heapq.heappop(self._wakes)
                 del self._wake_of[partition]
-                due[partition] = None
+                if partition in due or partition.wants_step(now_us):
+                    due[partition] = None
+                else:
+                    self._plan(partition, partition.later_us)
             else:
                 break
         return [one for one in due if one not in self._lent] if self._lent else list(due)

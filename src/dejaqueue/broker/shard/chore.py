@@ -52,6 +52,11 @@ class Chore:
         """When it wants a step though nothing else happens, clock µs; None = it does not."""
         return None
 
+    def is_moot(self, core: PartitionCore) -> bool:
+        """Asked when the step that it wanted is due and nothing else wants one: whether it needs
+        none any more. Then it is asked no more before the next step. Must be little."""
+        return False
+
     def closed(self) -> None:
         """The partition is served no more by this object."""
 
@@ -91,11 +96,12 @@ class Chores:
     for each of 5,000 partitions anew would take longer than all else that they are made of.
     """
 
-    __slots__ = ("_chores", "_plan")
+    __slots__ = ("_chores", "_plan", "_wakes_us")
 
     def __init__(self, chores: Sequence[Chore]) -> None:
         self._chores = tuple(chores)
         self._plan = _plan_of(tuple(map(type, self._chores)))
+        self._wakes_us: list[int | None] = []
 
     def loaded(self, core: PartitionCore) -> None:
         """The partition was read."""
@@ -127,8 +133,24 @@ class Chores:
     def next_us(self, core: PartitionCore) -> int | None:
         """When the first of them wants a step, clock µs; None = none does."""
         chores = self._chores
-        wakes_us = [next_us(chores[place], core) for place, next_us in self._plan.next_us]
+        self._wakes_us = wakes_us = [
+            next_us(chores[place], core) for place, next_us in self._plan.next_us
+        ]
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
+
+    def wants_step(self, core: PartitionCore, now_us: int) -> bool:
+        """Whether one of them needs the step that it wanted by now."""
+        for place, wake_us in enumerate(self._wakes_us):
+            if wake_us is not None and wake_us <= now_us:
+                kind, _ = self._plan.next_us[place]
+                if not self._chores[kind].is_moot(core):
+                    return True
+                self._wakes_us[place] = None
+        return False
+
+    def later_us(self) -> int | None:
+        """When the first of them wants a step, as it was after the last one."""
+        return min((wake_us for wake_us in self._wakes_us if wake_us is not None), default=None)
 
     def closed(self) -> None:
         """The partition is served no more."""

@@ -92,6 +92,13 @@ def hash_column(text: TextColumn) -> Int64s:
     return hashes
 
 
+def hash_texts(texts: list[bytes]) -> Int64s:
+    """The same of keys that are no column."""
+    offsets = np.zeros(len(texts) + 1, dtype=np.int32)
+    np.cumsum(list(map(len, texts)), out=offsets[1:])
+    return hash_column(TextColumn(offsets, b"".join(texts)))
+
+
 def words(column: pa.StringArray | None, name: str = "group") -> Words | None:
     """A text column as a dictionary, each text once, in the order they are first used.
 

@@ -43,3 +43,7 @@ class Rest(Chore):
     def next_us(self, core: PartitionCore) -> int | None:
         """When appends may have ceased for long enough, clock µs; None = nothing to prove."""
         return self._wake_us
+
+    def is_moot(self, core: PartitionCore) -> bool:
+        """Others appended to the same log since, and that proves what is before."""
+        return core.journal.is_proved and not core.commits.in_flight

@@ -24,7 +24,7 @@ from dejaqueue.broker.partition.keys import find_in
 from dejaqueue.broker.partition.requests import EnqueueRequest
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.broker.shard.entries import hash_column, text_column
+from dejaqueue.broker.shard.entries import hash_column, hash_texts, text_column
 from dejaqueue.broker.topic.growth import Known, Stored, find_old_homes, known_batches, rows_of
 from dejaqueue.broker.topic.joined_reply import JoinedReply
 from dejaqueue.broker.topic.route import PARTS_MAX, Route, part_name, split_rows
@@ -129,7 +129,7 @@ class Router:
 
     def _parts(self, batch: Batch, count: int) -> list[_Part]:
         columns = batch.columns
-        by_group = columns.groups is not None and self._topic.topic.groups_stay_together
+        by_group = self._topic.topic.groups_stay_together and _has_groups(columns)
         by_row = columns.partitions is not None or batch.key_hashes is not None or by_group
         if count == 1 or not by_row:
             return [_Part(self._in_turn(batch, count), None, batch.producer)]
@@ -146,8 +146,8 @@ class Router:
             return columns.partitions.astype(np.int64)
         homes = np.full(columns.rows, self._in_turn(batch, count), dtype=np.int64)
         partitions = self._topic.partitions
-        if columns.groups is not None and self._topic.topic.groups_stay_together:
-            group_hashes = hash_column(text_column(columns.groups))
+        if self._topic.topic.groups_stay_together and _has_groups(columns):
+            group_hashes = _group_hashes(columns)
             homes = np.where(group_hashes != 0, partitions.homes(group_hashes, count), homes)
         if batch.key_hashes is not None:
             hashes = batch.key_hashes
@@ -293,6 +293,7 @@ class Router:
     ) -> None:
         """Answer what is stored, and send the other rows where they belong now."""
         route = self._topic.route
+        batch = replace(batch, columns=_routable(batch.columns))
         if batch.key_hashes is None and batch.columns.keys is not None:
             batch = _hashed(batch)
         found = self._stored(batch, route, anew=anew)
@@ -355,6 +356,36 @@ class Router:
             ids[rows], statuses[rows] = reply.all_ids(), reply.all_statuses()
             stored_mask[rows] = True
         return ids, statuses, stored_mask
+
+
+def _has_groups(columns: SendColumns | SendRows) -> bool:
+    if isinstance(columns, SendRows):
+        return columns.fields is not None and columns.fields.groups is not None
+    return columns.groups is not None
+
+
+def _group_hashes(columns: SendColumns | SendRows) -> Int64s:
+    """The hash of each group, of which there are some."""
+    if isinstance(columns, SendRows):
+        assert columns.fields is not None
+        assert columns.fields.groups is not None
+        return hash_texts(columns.fields.groups)
+    return hash_column(text_column(columns.groups))
+
+
+def hashes_of_keys(columns: SendColumns | SendRows) -> Int64s | None:
+    """The hash of each key; None = there are none."""
+    if isinstance(columns, SendRows):
+        keys = None if columns.fields is None else columns.fields.keys
+        return None if keys is None else hash_texts(keys)
+    return None if columns.keys is None else hash_column(text_column(columns.keys))
+
+
+def _routable(columns: SendColumns | SendRows) -> SendColumns | SendRows:
+    """The same, as columns if they have keys or groups, by which rows are looked for."""
+    if isinstance(columns, SendRows) and columns.fields is not None:
+        return columns.columns()
+    return columns
 
 
 def _hashed(batch: Batch) -> Batch:

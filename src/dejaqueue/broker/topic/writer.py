@@ -27,7 +27,7 @@ from dejaqueue.broker.topic.growth import find_old_homes
 from dejaqueue.broker.topic.joined_reply import JoinedReply
 from dejaqueue.broker.topic.rates import name_of
 from dejaqueue.broker.topic.route import split_rows
-from dejaqueue.broker.topic.routing import Batch, Router
+from dejaqueue.broker.topic.routing import Batch, Router, hashes_of_keys
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.clock import Clock
@@ -124,7 +124,8 @@ class Writer:
 
     def _enqueue_rows(self, number: int, send: Send, reply: ReplyTo) -> None:
         now_ms = self._clock.utc_ms()
-        rows = check_rows(send.payloads, send.dues_ms, self._topic.topic, now_ms)
+        topic = self._topic.topic
+        rows = check_rows(send.payloads, send.dues_ms, topic, now_ms, send.fields)
         self._enqueue(number, rows, reply)
 
     def _enqueue(self, number: int, columns: SendColumns | SendRows, reply: ReplyTo) -> None:
@@ -233,14 +234,13 @@ class Writer:
         senders: Words | None,
         reply: ReplyTo,
     ) -> None:
-        key_hashes = None
-        if columns.keys is not None and self._topic.route.count > 1:  # else the worker hashes them
-            key_hashes = hash_column(text_column(columns.keys))
+        # With one partition the worker hashes them.
+        hashes = hashes_of_keys(columns) if self._topic.route.count > 1 else None
         batch = Batch(
             number,
             columns,
             self._producer,
-            key_hashes,
+            hashes,
             self._stage,
             self._stream.acks,
             senders,

@@ -18,21 +18,12 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from dejaqueue.client.link import WriteLink
-from dejaqueue.client.row_batch import RowBatch
+from dejaqueue.client.row_batch import More, RowBatch, record_batch, schema_of
 from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, InternalError, Refused
 from dejaqueue.model import RowStatus
-from dejaqueue.schema import messages
-from dejaqueue.schema.plain import (
-    binary_column,
-    int64_column,
-    optional_column,
-    text_column,
-    uint16_column,
-)
 from dejaqueue.wire.frames import Reply
 
 ROWS_MAX = 4_096
@@ -61,29 +52,19 @@ class Variant:
 
     def __init__(self, has_due: bool, has_more: bool) -> None:
         self.has_due, self.has_more = has_due, has_more
-        names = ["payload"]
-        if has_due:
-            names.append("due")
-        if has_more:
-            names += ["key", "group", "priority", "tags", "headers", "expires"]
-        self.schema = pa.schema([messages.SEND.field(name) for name in names])
+        self.schema = schema_of(has_due=has_due, has_more=has_more)
+
+    def values(self, rows: list[Row]) -> tuple[list[bytes], list[int] | None, More | None]:
+        """The rows' values, field by field."""
+        dues_ms = [row[1] for row in rows] if self.has_due else None
+        more = None
+        if self.has_more:
+            more = cast("More", tuple(zip(*(row[2:] for row in rows), strict=True)))
+        return [row[0] for row in rows], cast("list[int] | None", dues_ms), more
 
     def batch(self, rows: list[Row]) -> pa.RecordBatch:
         """The record batch of these rows."""
-        arrays = [binary_column([row[0] for row in rows])]
-        if self.has_due:
-            arrays.append(int64_column(np.array([row[1] for row in rows], dtype=np.int64)))
-        if self.has_more:
-            _, _, keys, groups, priorities, tags, headers, expires = zip(*rows, strict=True)
-            arrays += [
-                optional_column(keys, pa.utf8()),
-                text_column(groups),
-                uint16_column(priorities),
-                optional_column(tags, messages.TAGS),
-                optional_column(headers, messages.HEADERS),
-                optional_column(expires, pa.int64()),
-            ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return record_batch(*self.values(rows))
 
 
 VARIANTS = {(due, more): Variant(due, more) for due in (False, True) for more in (False, True)}
@@ -167,8 +148,7 @@ class RowSender:
     def _batch(self, rows: list[Row]) -> pa.RecordBatch | RowBatch:
         if not self.link.has_rows:
             return self._variant.batch(rows)
-        dues_ms = [row[1] for row in rows] if self._variant.has_due else None
-        return RowBatch([row[0] for row in rows], cast("list[int] | None", dues_ms))
+        return RowBatch(*self._variant.values(rows))
 
     def _answered(self, gathered: Gathered, answer: Future[Reply]) -> None:
         wrong = answer.exception()

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dejaqueue.backup.bucket import DirectoryBucket
+from dejaqueue.connections.bucket import DirectoryBucket
 from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.log_pieces import LogPiece, digest_of
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece

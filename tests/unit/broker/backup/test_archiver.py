@@ -16,7 +16,7 @@ import pytest
 
 from dejaqueue.backup import archive as archive_module
 from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.bucket import Bucket, DirectoryBucket
+from dejaqueue.connections.bucket import Bucket, DirectoryBucket
 from dejaqueue.backup.log_chain import LogChain, chain_names
 from dejaqueue.broker.backup import archiver as archiver_module
 from dejaqueue.broker.backup import schedule

@@ -22,6 +22,11 @@ class Stepped:
         self.next_us = list(next_us)
         self.busy: list[bool] = []
         self.asked: list[object] = []
+        self.later_us: int | None = None
+        self.is_moot = False
+
+    def wants_step(self, now_us: int) -> bool:
+        return not self.is_moot
 
     def put(self, request: object) -> None:
         self.asked.append(request)
@@ -61,6 +66,20 @@ def test_who_wants_it_is_stepped_when_its_time_comes(
     clock.advance(ms=5)
     assert worker.turn(busy=False)
     assert worker.next_us == clock.now_us() + 4_000
+
+
+def test_what_came_about_meanwhile_takes_no_step(
+    worker: PartitionWorker, clock: VirtualClock
+) -> None:
+    partition: Any = Stepped(clock.now_us() + 5_000)
+    worker.ring(partition)
+    worker.turn(busy=False)
+    partition.is_moot, partition.later_us = True, clock.now_us() + 9_000
+    clock.advance(ms=5)
+    assert not worker.turn(busy=False)
+    assert worker.next_us == clock.now_us() + 4_000
+    worker.ring(partition)  # who is rung is stepped, whatever it wanted
+    assert worker.turn(busy=False)
 
 
 def test_an_older_plan_is_void(worker: PartitionWorker, clock: VirtualClock) -> None:

@@ -78,3 +78,25 @@ def test_a_time_of_the_engine_is_a_wake_of_the_clock() -> None:
     at_us = wake_us(core, core.now_ms() + 5)
     assert at_us is not None
     assert 4_000 < at_us - served.clock.now_us() <= 5_000
+
+
+class Moot(Noting):
+    """Wanted a step that it does not need any more."""
+
+    def is_moot(self, core: PartitionCore) -> bool:
+        self.noted.append(f"{self.name} asked")
+        return True
+
+
+def test_a_step_that_became_moot_is_not_wanted() -> None:
+    noted: list[str] = []
+    moot, later = Moot("a", noted, 80, more=False), Noting("b", noted, 90, more=False)
+    chores = Chores([Quiet(), moot, later])
+    assert chores.next_us(CORE) == 80
+    assert not chores.wants_step(CORE, 79)
+    assert noted == []
+    assert not chores.wants_step(CORE, 80)
+    assert chores.later_us() == 90
+    assert chores.wants_step(CORE, 90)
+    assert noted == ["a asked"]
+    assert chores.next_us(CORE) == 80

@@ -71,3 +71,13 @@ def test_what_is_on_its_way_is_waited_for__and_a_clock_that_steps_back_delays_no
     core.commits.in_flight = False
     core.step(after_us=-100 * REST_US)
     assert core.proofs == [1]
+
+
+def test_a_wake_is_moot_when_others_proved_the_tail() -> None:
+    core: Any = Core()
+    core.step(appends=1)
+    assert not core.rest.is_moot(core)
+    core.prove()
+    assert core.rest.is_moot(core)
+    core.commits.in_flight = True
+    assert not core.rest.is_moot(core)
