@@ -57,8 +57,9 @@ def _processes(folder: Path) -> Iterator[Doors]:
 
 @contextmanager
 def _brokers(folder: Path, request: pytest.FixtureRequest) -> Iterator[Doors]:
-    servers: list[Service] = [request.getfixturevalue(name) for name in ("postgresql", "etcd")]
-    with three_brokers(folder, *servers, 5_000, sqs__enabled=True) as made:
+    postgresql: Service = request.getfixturevalue("postgresql")
+    etcd: Service = request.getfixturevalue("etcd")
+    with three_brokers(folder, postgresql, etcd, 5_000, sqs__enabled=True) as made:
         url = "dejaq://" + ",".join(f"127.0.0.1:{broker.port}" for broker in made)
         yield Doors(url, [f"http://127.0.0.1:{broker.http_port}" for broker in made])
 

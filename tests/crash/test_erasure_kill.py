@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,8 +78,12 @@ def send_kept(client: dejaqueue.Client, first: int, end: int) -> None:
         client.send(OTHER, kept_payload(number), due=far_ms())
 
 
-def fields(number: int) -> dict[str, object]:
-    texts = {"group": f"{MARKER}-group", "tags": [f"{MARKER}-tag"], "headers": {"h": MARKER}}
+def fields(number: int) -> dict[str, Any]:
+    texts: dict[str, Any] = {
+        "group": f"{MARKER}-group",
+        "tags": [f"{MARKER}-tag"],
+        "headers": {"h": MARKER},
+    }
     return {"key": f"{MARKER}-{number}", **texts}
 
 
@@ -90,7 +95,7 @@ def send_marked(client: dejaqueue.Client) -> list[str]:
     client.send(TOPIC, mark * LARGE, **fields(2))
     with client.consume(TOPIC, max_messages=3, prefetch=1) as messages:
         for message in messages:
-            if message.key.endswith("-1"):
+            if (message.key or "").endswith("-1"):
                 message.nack(reason="refused", dead=True)
             else:
                 message.ack(wait=True)

@@ -116,7 +116,7 @@ def test_a_broker_that_is_killed_again_and_again_loses_nothing_that_was_archived
     with Client(broker.url) as client:
         client.create_topic("a", partitions=4)
     archived(where)
-    sent: list[tuple[float, bytes]] = []
+    sent: list[tuple[int, bytes]] = []
     for life in range(4):
         try:
             with Client(broker.url, retry_ms_max=0) as client:

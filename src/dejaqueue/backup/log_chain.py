@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from dejaqueue.connections.bucket import Bucket
 from dejaqueue.backup.log_pieces import LogPiece, digest_of
 from dejaqueue.backup.manifest import Manifest
+from dejaqueue.connections.bucket import Bucket
 from dejaqueue.errors import JournalDamaged
 
 PREFIX: Final = "chains/"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dejaqueue.errors import JournalDamaged, Refused
-from dejaqueue.journal.segments.snapshots import open_text, seal_text
+from dejaqueue.journal.sealed_text import open_text, seal_text
 
 FORMAT: Final = 1
 ENTRIES: Final = "entries"

@@ -19,9 +19,11 @@ from dejaqueue.journal.segments.log_turn import LogSlice
 NOTHING = memoryview(b"")
 
 
-def manifest_of(chain: str = "c", backup: str = "b", **logs: int) -> Manifest:
+def manifest_of(
+    chain: str = "c", backup: str = "b", logs: dict[str, int] | None = None
+) -> Manifest:
     catalogue = Piece("0" * 64, 0)
-    return Manifest(backup, "s", "", 50, 50, "1", catalogue, chain=chain, logs=logs)
+    return Manifest(backup, "s", "", 50, 50, "1", catalogue, chain=chain, logs=logs or {})
 
 
 @pytest.fixture
@@ -53,9 +55,9 @@ def test_pieces_follow_each_other_and_the_backup(archive: Archive) -> None:
     chain = filled(archive)
     assert chain.numbers() == range(1, 41)
     assert not chain.put_new(3, b"another")
-    assert damage_of(chain, manifest_of(**{"1": 0})) == (list(range(1, 41)), [])
+    assert damage_of(chain, manifest_of(logs={"1": 0})) == (list(range(1, 41)), [])
     assert chain.last_instant(range(1, 40)) == 138
-    assert (archive.reach_ms(manifest_of(**{"1": 0})), archive.reach_ms(manifest_of(""))) == (
+    assert (archive.reach_ms(manifest_of(logs={"1": 0})), archive.reach_ms(manifest_of(""))) == (
         140,
         50,
     )
@@ -69,10 +71,10 @@ def test_pieces_follow_each_other_and_the_backup(archive: Archive) -> None:
 def test_what_the_backup_has_may_be_given_up__in_any_order(archive: Archive) -> None:
     chain = filled(archive)
     chain.delete(range(3, 9))  # the store deletes 1 and 2 later
-    reached = manifest_of(**{"1": 85})
+    reached = manifest_of(logs={"1": 85})
     assert damage_of(chain, reached) == (list(range(9, 41)), [])
     assert is_reached(chain, reached)
-    old = manifest_of(**{"1": 20})
+    old = manifest_of(logs={"1": 20})
     assert not is_reached(chain, old)
     assert damage_of(chain, old) == (
         [],
@@ -82,7 +84,7 @@ def test_what_the_backup_has_may_be_given_up__in_any_order(archive: Archive) -> 
 
 
 def test_what_is_missing_or_exchanged_is_named(archive: Archive) -> None:
-    chain, manifest = filled(archive), manifest_of(**{"1": 0})
+    chain, manifest = filled(archive), manifest_of(logs={"1": 0})
     fifth, seventh = chain.stored(5), chain.stored(7)
     assert fifth is not None
     archive.bucket.put(chain.path(7), fifth)

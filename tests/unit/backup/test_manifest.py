@@ -17,7 +17,7 @@ from dejaqueue.backup.manifest import (
     Stretch,
 )
 from dejaqueue.errors import JournalDamaged, Refused
-from dejaqueue.journal.segments.snapshots import seal_text
+from dejaqueue.journal.sealed_text import seal_text
 
 PARTITION = PartitionCopy(
     "orders",

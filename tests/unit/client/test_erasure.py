@@ -9,6 +9,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dejaqueue.client.erasure import check_erase, erase
@@ -33,6 +34,9 @@ class Answers:
         else:
             future.set_result(answer)
         return future
+
+    def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
+        raise AssertionError(f"asked for rows of {ticket}")
 
 
 def test_it_goes_on_until_all_is_gone__and_to_the_dead_letters() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,8 @@ def _change(catalogue: ClusterCatalogue, dice: Random, names: list[str], *, plai
     if catalogue.find(name) is None:
         row = catalogue.row_of(name)
         if row is None:
-            odd = {} if plain or dice.random() < 0.7 else dice.choice([DEAD, {"spread": 2}])
+            odds: list[dict[str, Any]] = [DEAD, {"spread": 2}]
+            odd = {} if plain or dice.random() < 0.7 else dice.choice(odds)
             with suppress(BadRequest):
                 catalogue.create(Topic(name, **odd).check(), exist_ok=False)
         elif row.waits:

@@ -31,6 +31,7 @@ from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.topic.cluster_port import ClusterPort
 from dejaqueue.clock import Wake
+from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import (
     BadRequest,
     DejaQError,

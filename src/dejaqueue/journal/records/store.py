@@ -32,8 +32,8 @@ from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.mirror import CacheFiles, Mirror
+from dejaqueue.journal.sealed_text import open_text, seal_text
 from dejaqueue.journal.segments.files import FileSystem
-from dejaqueue.journal.segments.snapshots import open_text, seal_text
 from dejaqueue.journal.segments.store import DirectoryLock
 
 log = logging.getLogger(__name__)

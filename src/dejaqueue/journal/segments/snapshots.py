@@ -28,33 +28,12 @@ import xxhash
 from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.journal.encryption.cipher import Cipher, open_object, seal_object
 from dejaqueue.journal.interface import Snapshot, SnapshotFile
+from dejaqueue.journal.sealed_text import open_text, seal_text
 from dejaqueue.journal.segments.files import FileSystem, read_file, replace_file, write_file
 
 KEPT: Final = 2
 _SUFFIX: Final = ".manifest"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-
-
-def seal_text(text: str) -> bytes:
-    """A text with its checksum, as a JSON document."""
-    checksum = xxhash.xxh3_64_hexdigest(text.encode())
-    return json.dumps({"checksum": checksum, "text": text}, indent=1).encode()
-
-
-def open_text(path: Path, content: bytes | memoryview) -> str:
-    """The text that `seal_text` sealed.
-
-    Raises:
-        JournalDamaged: it is not what was written.
-    """
-    try:
-        sealed = json.loads(bytes(content))
-        text, checksum = str(sealed["text"]), str(sealed["checksum"])
-    except (ValueError, KeyError, TypeError) as wrong:
-        raise JournalDamaged(f"{path}, offset 0: not what was written") from wrong
-    if xxhash.xxh3_64_hexdigest(text.encode()) != checksum:
-        raise JournalDamaged(f"{path}, offset 0: the checksum is wrong")
-    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,11 @@ from dejaqueue.errors import (
 )
 from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
+from dejaqueue.journal.sealed_text import open_text, seal_text
 from dejaqueue.journal.segments.files import FULL, FileSystem, read_file, replace_file
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import SEGMENT_BYTES, ShardLog
 from dejaqueue.journal.segments.log_turn import LogTurn
-from dejaqueue.journal.segments.snapshots import open_text, seal_text
 
 DATA_KEYS = "data-keys"
 SHARDS: Final = 16

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dejaqueue.connections.bucket import DirectoryBucket
 from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.log_pieces import LogPiece, digest_of
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
 from dejaqueue.broker.backup.archive_tail import ArchiveTail, partition_number
+from dejaqueue.connections.bucket import DirectoryBucket
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.journal.segments.log_turn import read_slice

@@ -16,7 +16,6 @@ import pytest
 
 from dejaqueue.backup import archive as archive_module
 from dejaqueue.backup.archive import Archive
-from dejaqueue.connections.bucket import Bucket, DirectoryBucket
 from dejaqueue.backup.log_chain import LogChain, chain_names
 from dejaqueue.broker.backup import archiver as archiver_module
 from dejaqueue.broker.backup import schedule
@@ -24,6 +23,8 @@ from dejaqueue.broker.backup.cut import HeldPartition
 from dejaqueue.broker.backup.restoring import RestorePlan
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.watching.health import health_of
+from dejaqueue.clock import Wake
+from dejaqueue.connections.bucket import Bucket, DirectoryBucket
 from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log_turn import LogSlice
@@ -220,7 +221,7 @@ def test_any_instant_behind_the_backup_is_restored(tmp_path: Path, broker: Broke
     for payload in (b"1", b"2", b"3"):
         sent(broker, payload)
         instants[payload] = broker.clock.utc_ms()
-        broker.clock.wait_until(broker.clock.now_us() + 5_000, archiver_module.Wake())
+        broker.clock.wait_until(broker.clock.now_us() + 5_000, Wake())
     archived(broker)
     assert restored_payloads(tmp_path, instants[b"1"]) == {b"1"}
     assert restored_payloads(tmp_path, instants[b"2"]) == {b"1", b"2"}

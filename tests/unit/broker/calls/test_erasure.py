@@ -21,6 +21,7 @@ def test_keys_or_a_filter() -> None:
     assert not by_key.is_by_now
     by_group = parse_choice({"group": "g"})
     assert by_group.keys is None
+    assert by_group.selection is not None
     assert by_group.selection == Selection(by_group.selection.states, group="g")
     assert by_group.is_by_now
     assert not parse_choice({"group": "g", "origin": "orders"}).is_by_now

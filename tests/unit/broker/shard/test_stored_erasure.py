@@ -16,7 +16,7 @@ from dejaqueue.broker.shard.stored_erasure import ErasureChoice, ErasureRows
 from dejaqueue.engine import commands
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.message_filter import Selection
-from dejaqueue.journal.interface import Entry
+from dejaqueue.journal.interface import Entry, TextColumn
 from dejaqueue.model import TagFilter
 from dejaqueue.schema.dead_letters import KEY, ORIGIN
 from dejaqueue.schema.packing import RECORD, UNIT
@@ -25,7 +25,7 @@ from dejaqueue.schema.references import Reference
 SUBS = (commands.SubBatch("", 0, 2),)
 
 
-def texts(**columns: list[str] | list[bytes]) -> dict[str, entries.TextColumn]:
+def texts(**columns: list[str] | list[bytes]) -> dict[str, TextColumn]:
     return {
         name: entries.text_column(pa.array(values, pa.binary() if name == "payload" else pa.utf8()))
         for name, values in columns.items()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dejaqueue.errors import BadRequest, JournalDamaged
+from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import SnapshotFile
 from dejaqueue.journal.memory import MemoryFileSystem
-from dejaqueue.journal.segments.snapshots import SnapshotFiles, open_text, seal_text
+from dejaqueue.journal.segments.snapshots import SnapshotFiles
 from dejaqueue.testing.faulty_journal import FaultyFileSystem
 
 ROOT = Path("/topics/shelf")
@@ -67,17 +67,3 @@ def test_a_part_that_is_not_deleted_is_told() -> None:
     shelf.put(3, "{}", [], 1)
     assert shelf.position == 3
     assert any("p1 was not deleted" in text for text in shelf.damaged)
-
-
-def test_a_sealed_text_is_opened_and_every_byte_counts() -> None:
-    sealed = seal_text('{"é": "a"}')
-    assert open_text(Path("f"), sealed) == '{"é": "a"}'
-    refused = 0
-    for at in range(len(sealed)):
-        spoilt = bytearray(sealed)
-        spoilt[at] ^= 2
-        try:
-            assert open_text(Path("f"), bytes(spoilt)) == '{"é": "a"}'  # white space
-        except JournalDamaged:
-            refused += 1
-    assert refused > len(sealed) * 0.8

@@ -34,7 +34,7 @@ from dejaqueue.journal.records.bucket.container import (
     encode_taken,
     head_bytes,
 )
-from dejaqueue.journal.segments.snapshots import open_text, seal_text
+from dejaqueue.journal.sealed_text import open_text, seal_text
 
 DIGITS: Final = 20
 LOOKS_MAX: Final = 1_000

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from dejaqueue.journal.segments.snapshots import open_text, seal_text
+from dejaqueue.journal.sealed_text import open_text, seal_text
 
 
 class Ownership(NamedTuple):
