@@ -106,7 +106,7 @@ class JournalSettings(Group):
         description="How long the bytes of messages that are done, cancelled or not retained any "
         "more stay in the segments at most, in milliseconds. What is live beside them is copied "
         "forward, once in half of that time, and after each start. 0 = until nothing beside them "
-        "is live: room is what segments are given back for. Can change live, but not from 0.",
+        "is live: room is what segments are given back for. Cannot change live.",
     )
 
 

@@ -137,6 +137,7 @@ def test_the_history_of_a_message(client: Client) -> None:
         return all(found[:1] == ["enqueued"] and "acked" in found for found in kinds)
 
     until(is_told, "six lives")
+    assert is_told()
 
 
 def test_cron_fires_once_each_time(client: Client) -> None:
@@ -157,6 +158,7 @@ def test_a_subscription_that_nobody_consumes_ends(client: Client) -> None:
     client.create_topic("ends")
     client.create_subscription("ends", "short", ephemeral_ms=1_000)
     until(lambda: not client.subscriptions("ends"), "it has ended")
+    assert "short" not in client.subscriptions("ends")
 
 
 def test_letters_go_to_any_topic(client: Client) -> None:

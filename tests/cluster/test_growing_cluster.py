@@ -77,7 +77,8 @@ def test_one_becomes_three_becomes_five_becomes_three__under_load(
     postgresql: Service, etcd: Service, tmp_path: Path
 ) -> None:
     with brokers_to_start(tmp_path, postgresql, etcd, LEASE_MS, "abcde") as brokers:
-        _grow_and_shrink(brokers)
+        waits = _grow_and_shrink(brokers)
+    assert len(waits.longest) == 4
 
 
 @pytest.mark.timing

@@ -1,8 +1,8 @@
 """Every rule is tried on memory and on segment files, on three brokers and on three processes.
 
-The last two cost more: everywhere the first test of each file runs on them, and with
-DEJAQ_RELIABILITY=all (`make reliability`) all tests do but those of the marks `one_broker` and
-`one_process`, which say why.
+The last two cost more: the first test of each file runs on three brokers everywhere, and with
+DEJAQ_RELIABILITY=all (`make reliability`) all tests run on both but those of the marks `one_broker`
+and `one_process`, which say why.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def _runs(metafunc: pytest.Metafunc, fixture: str, topology: str) -> bool:
     if metafunc.definition.get_closest_marker("one_broker"):
         return False
     if topology == "processes" and metafunc.definition.get_closest_marker("one_process"):
+        return False
+    if topology == "processes" and not ALL:
         return False
     place = metafunc.module.__name__, topology
     return (

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.cluster.ownership import Owner, key_of
-from dejaqueue.coordinator.followed import FollowedFacts
+from dejaqueue.coordinator.followed_facts import FollowedFacts
 from dejaqueue.coordinator.interface import Conflict, Coordinator, Fact
 from dejaqueue.errors import Unavailable
 

@@ -3,7 +3,7 @@
 Room: cluster. One thread reads, that of the rounds.
 Holds: a broker whose own fact or claim has just changed sees it so without a bell; a claim that was
 refused, and a fence, have what is known looked at again.
-See: coordinator/followed.py; node.py, whose rounds go by this; docs/adr/0082.
+See: coordinator/followed_facts.py; node.py, whose rounds go by this; docs/adr/0082.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.ownership import Owner
-from dejaqueue.coordinator.followed import FollowedFacts
+from dejaqueue.coordinator.followed_facts import FollowedFacts
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
 
 MEMBERS_LIST_MS = 1_000

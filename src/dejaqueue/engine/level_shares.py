@@ -44,7 +44,7 @@ Heap: TypeAlias = list[tuple[int, str, int]]
 """(finish, name, node) of children; dead where the node has nothing to give or another finish."""
 
 
-class _Children:
+class _ChildGroups:
     """The children of a node, two at least: ids by name, and both in order of the names."""
 
     __slots__ = ("_fresh", "_names", "_nodes", "by_name")
@@ -70,7 +70,7 @@ class _Children:
             names = self._names = sorted(self.by_name)
             self._nodes = np.array([self.by_name[name] for name in names], dtype=np.int64)
         elif fresh:
-            fresh.sort()
+            fresh = sorted(fresh)
             places = [bisect_left(names, name) for name in fresh]
             new = [self.by_name[name] for name in fresh]
             self._nodes = np.insert(self._nodes, places, new)
@@ -94,7 +94,7 @@ class LevelShares:
         self._latest = 0
         # What `_candidates` found, by whose children they are: mostly those of the next time, too.
         self._looked: dict[bytes, tuple[Int64s, Int64s]] = {}
-        self._children: dict[int, _Children] = {}
+        self._children: dict[int, _ChildGroups] = {}
         self._heaps: dict[int, Heap] = {}
         self._leaves: Int64s = np.full(16, _NO_NODE, dtype=np.int64)
         self._parents: Int64s = np.full(16, _NO_NODE, dtype=np.int64)
@@ -148,7 +148,7 @@ class LevelShares:
             self._only_children[parent] = node
         else:
             self._only_children[parent] = _NO_NODE
-            self._children[parent] = _Children({self._names[only]: only, name: node})
+            self._children[parent] = _ChildGroups({self._names[only]: only, name: node})
         return node
 
     def _new_node(self, name: str) -> int:

@@ -324,6 +324,11 @@ class Node:
         self.children: dict[str, Node] = {}
         self.heap: list[tuple[int, str, Node]] = []
 
+    def __lt__(self, other: Node) -> bool:
+        """For the heap, of two with one finish and one name: one of them was forgotten and named
+        again since, and gives nothing, so either may be first."""
+        return False
+
     def list(self) -> None:
         """It has something to give: take part in the parent's turns."""
         assert self.parent is not None

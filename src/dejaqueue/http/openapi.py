@@ -17,7 +17,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from dejaqueue.access.routes import ROUTES
-from dejaqueue.http import backup_shapes, payload_shapes, shapes, subscription_shapes
+from dejaqueue.http import (
+    backup_shapes,
+    erasure_shapes,
+    payload_shapes,
+    shapes,
+    subscription_shapes,
+)
 from dejaqueue.http.problems import MEDIA_TYPE
 
 Description = dict[str, Any]
@@ -170,7 +176,7 @@ def install(app: FastAPI, description: str) -> None:
 def _models() -> list[type[Any]]:
     return [
         model
-        for part in (shapes, subscription_shapes, backup_shapes, payload_shapes)
+        for part in (shapes, subscription_shapes, backup_shapes, payload_shapes, erasure_shapes)
         for model in vars(part).values()
         if isinstance(model, type)
         and issubclass(model, BaseModel)

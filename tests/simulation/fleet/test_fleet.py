@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dejaqueue.coordinator.followed import FollowedFacts
+from dejaqueue.coordinator.followed_facts import FollowedFacts
 from tests.simulation.fleet.report import lines_of, weigh_catalogue
 from tests.simulation.fleet.run import FleetRun, Phase, Size, simulate_fleet
 

@@ -108,7 +108,7 @@ def test_a_chain_goes_with_its_backup(archive: Archive) -> None:
     kept, gone, named = (filled(archive, 4, name) for name in ("kept", "gone", "named"))
     named.delete(range(1, 3))
     for backup, chain, reached in (("1", "kept", 0), ("2", "named", 0), ("3", "kept", 20)):
-        archive.put_manifest(manifest_of(chain, backup, **{"1": reached}))
+        archive.put_manifest(manifest_of(chain, backup, {"1": reached}))
     archive.sweep(0)
     assert chain_names(archive.bucket) == {"kept"}
     assert (len(kept.numbers()), len(gone.numbers())) == (4, 0)

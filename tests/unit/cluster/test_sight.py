@@ -1,7 +1,7 @@
 """Covers: how often members and owners are listed, by how many there are, and when a round may
 begin.
 
-Not covered: what is read in between (tests/unit/coordinator/test_followed.py).
+Not covered: what is read in between (tests/unit/coordinator/test_followed_facts.py).
 """
 
 from __future__ import annotations

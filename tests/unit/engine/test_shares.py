@@ -132,3 +132,17 @@ def test_times_begin_anew_and_nobody_notices(monkeypatch: pytest.MonkeyPatch) ->
         for code in range(3):
             groups.change(code, 40)
     assert [flat.serve(7) for _ in range(9)] == [nested.serve(7) for _ in range(9)]
+
+
+def test_a_group_that_is_named_again_may_meet_what_was_listed_of_it_before() -> None:
+    tree = NestedShares({})
+    for code, name in enumerate(("a.x", "a.y")):
+        tree.name(code, name, 1)
+    for turn in range(3):
+        for code, name in enumerate(("a.x", "a.y")):
+            tree.changed(np.array([code]), np.array([1]))
+            tree.changed(np.array([code]), np.array([0]))
+            assert tree.forget(np.array([code])).tolist() == [code], turn
+            tree.name(code, name, 1)
+    tree.changed(np.array([0, 1]), np.array([1, 1]))
+    assert tree.share(2, np.array([1, 1])).tolist() == [0, 1]

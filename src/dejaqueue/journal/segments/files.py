@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dejaqueue.directories import PRIVATE_DIRECTORY, PRIVATE_FILE
+from dejaqueue.errors import DejaQError
 from dejaqueue.journal.format import Piece
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
@@ -176,3 +177,23 @@ def write_file(files: FileSystem, path: Path, content: Piece) -> None:
         file.sync()
     finally:
         file.close()
+
+
+def is_there(files: FileSystem, path: Path) -> bool:
+    """True if there is such a file."""
+    try:
+        files.open(path).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def bare(error: DejaQError) -> DejaQError:
+    """An error without the frames that it came through. The append keeps it, and they keep the
+    append and the segments of that moment: until the collector came by, deleted segments would
+    take their room on a disk that is full."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error

@@ -36,7 +36,7 @@ from dejaqueue.journal.encryption.clear_budget import ClearBudget
 from dejaqueue.journal.format import Encoded, Piece
 from dejaqueue.journal.interface import Append
 from dejaqueue.journal.segments.clear_text import ClearTexts, WithText
-from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile
+from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile, bare, is_there
 from dejaqueue.journal.segments.log_turn import LogTurn
 from dejaqueue.journal.segments.part import Part
 from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
@@ -64,25 +64,6 @@ _ZEROS_BYTES: Final = 1 << 20
 
 def _begun_path(directory: Path) -> Path:
     return directory.with_name(f"{directory.name}.begun")
-
-
-def _is_there(files: FileSystem, path: Path) -> bool:
-    try:
-        files.open(path).close()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _bare(error: DejaQError) -> DejaQError:
-    """An error without the frames that it came through. The append keeps it, and they keep the
-    append and the segments of that moment: until the collector came by, deleted segments would
-    take their room on a disk that is full."""
-    one: BaseException | None = error
-    while one is not None:
-        one.__traceback__ = None
-        one = one.__cause__ or one.__context__
-    return error
 
 
 def _in_parts(appends: Sequence[Append]) -> Iterator[Sequence[Append]]:
@@ -157,7 +138,7 @@ class ShardLog:
         self.parts: dict[int, Part] = {}
         self.room = LogRoom(files, directory, identity, shard, self.parts, self._chore)
         self.guard = self.room.guard
-        self._has_begun = _is_there(files, _begun_path(directory))
+        self._has_begun = is_there(files, _begun_path(directory))
         recovered = recover(files, directory, identity, shard, self.room.floor, self._clear_texts)
         if self._has_begun and not recovered.segments:
             raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
@@ -227,10 +208,10 @@ class ShardLog:
                 for one in appends:
                     self._append_together([one])
             else:
-                appends[0].error = _bare(full)
+                appends[0].error = bare(full)
         except DejaQError as error:
             for one in appends:
-                one.error = one.error or _bare(error)
+                one.error = one.error or bare(error)
         except Exception as wrong:  # noqa: BLE001 - our bug: who appends is told
             bug = InternalError(f"{self.directory}: {type(wrong).__name__}: {wrong}")
             for one in appends:
@@ -247,7 +228,7 @@ class ShardLog:
             try:
                 encoded = self._encode(one, part, position, chain)
             except DejaQError as error:
-                one.error = _bare(error)
+                one.error = bare(error)
                 continue
             for entry in encoded:
                 pieces += entry.pieces

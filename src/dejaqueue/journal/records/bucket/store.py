@@ -1,6 +1,6 @@
 """The record store in a bucket of S3, Google or Azure, or in a directory that is used like one.
 
-    journal.json                            the format
+    journal                                 JSON: the format
     lives/<life>/<number>                   what all partitions did at a time; see life_log.py
     owners/<topic>/<partition>/<number>     whose log a partition is in; see ownership_log.py
     logs/<name>/<partition>/<number>        records of what several append to by turns, an object
@@ -44,7 +44,7 @@ BETWEEN_MS_MAX: Final = 10_000
 SHARED: Final = "="
 """Names that begin so are of logs to which several append by turns, as the catalogue's."""
 FORMAT: Final = 1
-HEAD: Final = "journal.json"
+HEAD: Final = "journal"
 SCHEME: Final = "bucket"
 """Of a directory that is used as a bucket: bucket:///path."""
 

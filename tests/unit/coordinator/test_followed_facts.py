@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dejaqueue.coordinator.followed import CHANGED_SHARE, FollowedFacts
+from dejaqueue.coordinator.followed_facts import CHANGED_SHARE, FollowedFacts
 from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
 from dejaqueue.coordinator.interface import Fact
 from dejaqueue.errors import Unavailable
