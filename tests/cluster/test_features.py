@@ -125,21 +125,6 @@ def test_doq_at_any_door(doors: Doors) -> None:
         assert sorted(one["content"] for one in found) == ["0", "1", "2"]
 
 
-def test_the_history_of_a_message(client: Client) -> None:
-    client.create_topic("lives", history=True, partitions=3, spread=3)
-    ids = [client.send("lives", str(number), key=f"k{number}") for number in range(6)]
-    with client.consume("lives", max_messages=6) as messages:
-        for message in messages:
-            message.ack()
-
-    def is_told() -> bool:
-        kinds = [[one.change for one in client.history("lives", one).changes] for one in ids]
-        return all(found[:1] == ["enqueued"] and "acked" in found for found in kinds)
-
-    until(is_told, "six lives")
-    assert is_told()
-
-
 def test_cron_fires_once_each_time(client: Client) -> None:
     for number in range(TOPICS):
         client.create_topic(f"cron{number}", kind="cron")
