@@ -59,7 +59,8 @@ def _processes(folder: Path) -> Iterator[Doors]:
 def _brokers(folder: Path, request: pytest.FixtureRequest) -> Iterator[Doors]:
     postgresql: Service = request.getfixturevalue("postgresql")
     etcd: Service = request.getfixturevalue("etcd")
-    with three_brokers(folder, postgresql, etcd, 5_000, sqs__enabled=True) as made:
+    more = {"sqs__enabled": True, "history__directory": str(folder / "history")}
+    with three_brokers(folder, postgresql, etcd, 5_000, **more) as made:
         url = "dejaq://" + ",".join(f"127.0.0.1:{broker.port}" for broker in made)
         yield Doors(url, [f"http://127.0.0.1:{broker.http_port}" for broker in made])
 
@@ -123,6 +124,21 @@ def test_doq_at_any_door(doors: Doors) -> None:
             assert call(door, "POST", f"/{name}/messages", json=body)["status"] == "ENQUEUED"
         found = [call(door, "GET", f"/{name}/messages?ack=true") for door in doors.http_urls]
         assert sorted(one["content"] for one in found) == ["0", "1", "2"]
+
+
+def test_the_history_of_a_message(client: Client) -> None:
+    client.create_topic("lives", history=True, partitions=3, spread=3)
+    ids = [client.send("lives", str(number), key=f"k{number}") for number in range(6)]
+    with client.consume("lives", max_messages=6) as messages:
+        for message in messages:
+            message.ack()
+
+    def is_told() -> bool:
+        kinds = [[one.change for one in client.history("lives", one).changes] for one in ids]
+        return all(found[:1] == ["enqueued"] and "acked" in found for found in kinds)
+
+    until(is_told, "six lives")
+    assert is_told()
 
 
 def test_cron_fires_once_each_time(client: Client) -> None:

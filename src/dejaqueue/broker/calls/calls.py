@@ -41,7 +41,7 @@ from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
-from dejaqueue.topic_names import parse_subscription, topic_of
+from dejaqueue.topic_names import parse_subscription
 
 Body: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
@@ -196,7 +196,7 @@ def _message_history(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
 
 def _ask_history(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     asked = message_history.parse(browse.topic_name(body), body)
-    broker.topic(topic_of(asked.name))
+    broker.topic(asked.topic)
     return message_history.recorded(broker.history, asked, broker.clock)
 
 

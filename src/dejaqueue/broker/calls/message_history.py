@@ -59,6 +59,11 @@ class Request:
     after: int
 
     @property
+    def topic(self) -> str:
+        """Under which name its changes are recorded: that of the topic, whichever shard has it."""
+        return topic_of(self.name)
+
+    @property
     def partition(self) -> int:
         """Where the message lies."""
         return self.message_id >> limits.SEQUENCE_BITS
@@ -106,7 +111,7 @@ def _ask_others(broker: BrokerPort, asked: Request) -> dict[str, Future[dict[str
     """What the other brokers of the cluster recorded, by node."""
     if broker.peers is None:
         return {}
-    cluster = broker.cluster(topic_of(asked.name))
+    cluster = broker.cluster(asked.topic)
     body = {"topic": asked.name, "id": asked.message_id, "after": asked.after}
     return {
         node["node"]: broker.peers.ask(node["url"], HISTORY, body)
@@ -131,14 +136,14 @@ def recorded(
         return {"changes": [], "gaps": [], "recorded": 0, "reached": None}
     finish()
     history.settle()  # a topic that went elsewhere a moment ago
-    if not history.is_mine(asked.name):
+    if not history.is_mine(asked.topic):
         return {"changes": [], "gaps": [], "recorded": 0, "reached": None}
     files = history.files
     until_us = clock.now_us() + SEARCH_US
     changes: list[dict[str, Any]] = []
     gaps: list[dict[str, Any]] = []
     reached = None
-    for file in files.find(asked.name, 0, limits.INSTANT_MS_MAX, asked.partition):
+    for file in files.find(asked.topic, 0, limits.INSTANT_MS_MAX, asked.partition):
         if file.last <= asked.after:
             continue
         if clock.now_us() > until_us:
@@ -147,7 +152,7 @@ def recorded(
         found, missing = _in_file(files, asked, file)
         changes += found
         gaps += missing
-    last = files.recorded(asked.name, asked.partition)
+    last = files.recorded(asked.topic, asked.partition)
     return {"changes": changes, "gaps": gaps, "recorded": last, "reached": reached}
 
 
@@ -155,7 +160,7 @@ def _in_file(
     files: Files, asked: Request, file: HistoryFile
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What a file has of the message, and of what it says that it is missing."""
-    path = files.path_of(asked.name, file.partition, file.name)
+    path = files.path_of(asked.topic, file.partition, file.name)
     assert path is not None
     changes: list[dict[str, Any]] = []
     gaps: list[dict[str, Any]] = []
