@@ -24,7 +24,7 @@ from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema.history import CHANGE_NAMES
 
-_CAME = pa.array([CHANGE_NAMES[kind] for kind in (ChangeKind.ENQUEUED, ChangeKind.STAGED)])
+_CAME = [CHANGE_NAMES[kind] for kind in (ChangeKind.ENQUEUED, ChangeKind.STAGED)]
 _GAP = CHANGE_NAMES[ChangeKind.GAP]
 
 
@@ -50,7 +50,7 @@ class RecordedChoice(NamedTuple):
         by_group = wanted is not None and wanted == Selection(wanted.states, group=wanted.group)
         if wanted is not None and by_group and wanted.group:
             return pc.equal(pc.fill_null(table["group"].cast(pa.utf8()), ""), wanted.group)
-        mask = pc.is_in(table["change"].cast(pa.utf8()), value_set=_CAME)
+        mask = pc.is_in(table["change"].cast(pa.utf8()), value_set=pa.array(_CAME))
         if (self.keys is None and wanted is None) or (wanted is not None and wanted.tags):
             return pc.and_(mask, False)
         if self.keys is not None:
