@@ -8,6 +8,7 @@ servers of JetStream that join and leave (test_join_leave.py).
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -81,7 +82,8 @@ def test_one_becomes_three_becomes_five_becomes_three__under_load(
     assert len(waits.longest) == 4
 
 
-@pytest.mark.timing
+@pytest.mark.may_skip
+@pytest.mark.skipif(os.environ.get("DEJAQ_RELIABILITY") != "all", reason="make reliability")
 def test_no_send_or_delivery_waits_longer_than_a_second__planned_hand_over(
     postgresql: Service, etcd: Service, tmp_path: Path
 ) -> None:
