@@ -106,10 +106,16 @@ def _making(request: pytest.FixtureRequest, path: Path, kind: str) -> Iterator[M
 @pytest.fixture
 def make_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeBroker]:
     """Makes a broker, or several, with the topic "t"."""
-    yield from _making(request, tmp_path / "journal", request.param)
+    yield from _making(request, tmp_path / "journal", _kind(request, "memory"))
+
+
+def _kind(request: pytest.FixtureRequest, usual: str) -> str:
+    """What a test is to run on; tests of other folders that use these fixtures have the usual."""
+    kind: str = getattr(request, "param", usual)
+    return kind
 
 
 @pytest.fixture
 def on_files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeBroker]:
     """The same, for rules that need a restart: of a cluster, that of whoever serves the topic."""
-    yield from _making(request, tmp_path / "journal", request.param)
+    yield from _making(request, tmp_path / "journal", _kind(request, "segments"))
