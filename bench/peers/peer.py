@@ -41,7 +41,10 @@ class Sender(ABC):
         """Send a message that is due at once."""
 
     def send_later(self, payload: bytes, due_ms: int, delay_ms: int) -> None:
-        """Send a message that is due then, which is `delay_ms` from now: whichever it knows."""
+        """Send a message that is due then, which is `delay_ms` from now: whichever it knows.
+
+        Left out by a peer that has no delays, which is then not asked for them.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -92,7 +95,10 @@ class AsyncSender(ABC):
         """Send a message that is due at once."""
 
     async def send_later(self, payload: bytes, due_ms: int, delay_ms: int) -> None:
-        """Send a message that is due then, which is `delay_ms` from now: whichever it knows."""
+        """Send a message that is due then, which is `delay_ms` from now: whichever it knows.
+
+        Left out by a peer that has no delays, which is then not asked for them.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -259,7 +259,7 @@ class Archiver:
             work()
         except (_ChainError, DejaQError) as wrong:
             self._break(str(wrong))
-        except Exception:
+        except Exception:  # our bug: the next backup begins another chain
             log.exception("the archive")
             self._break("an error in the broker")
 
