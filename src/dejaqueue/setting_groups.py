@@ -191,10 +191,11 @@ class EncryptionSettings(Group):
     master_key: str = Field(
         default="",
         description="Where the key is that wraps all others: `file:PATH`, readable for the "
-        "broker's user alone; `env:NAME`, a variable of the environment; or "
-        "`plugin:MODULE:FUNCTION`, which asks a key service. From then on what is written is "
-        "encrypted. Needs the extra `encryption`. Empty = nothing is encrypted, and what was "
-        "cannot be read. Cannot change live.",
+        "broker's user alone; `env:NAME`, a variable of the environment; "
+        "`vault:MOUNT/KEY`, of Vault's transit engine (extra `vault`); `aws-kms:KEY` (extra "
+        "`kms`); or `plugin:MODULE:FUNCTION`, another key service. Several with commas: the first "
+        "wraps. From then on what is written is encrypted. Needs the extra `encryption`. Empty = "
+        "nothing is encrypted, and what was cannot be read. Cannot change live.",
     )
     clear_bytes_max: int = Field(
         default=256 << 20,

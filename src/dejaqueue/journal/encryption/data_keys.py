@@ -23,7 +23,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from dejaqueue.errors import EncryptionKeyMissing, JournalDamaged
+from dejaqueue.errors import EncryptionKeyMissing, JournalDamaged, Unavailable
 from dejaqueue.journal.encryption.cipher import AeadKey, Cipher
 from dejaqueue.journal.encryption.master_keys import KEY_BYTES, MasterKey, new_aead
 
@@ -128,6 +128,8 @@ class DataKeys:
             )
         try:
             content = master.unwrap(wrapped.content)
+        except Unavailable:  # a key service: it may answer later
+            raise
         except Exception as wrong:
             raise EncryptionKeyMissing(
                 f"master key {master.name} does not unwrap data key {number:016x}: {wrong!r}"

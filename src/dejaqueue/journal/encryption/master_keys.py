@@ -1,11 +1,11 @@
-"""Master keys: they wrap data keys and nothing else; in a file, the environment, or a plugin.
+"""Master keys: they wrap data keys and nothing else; in a file, the environment, or a key service.
 
 The first one wraps what is new. The others are former ones, which unwrap what they wrapped until
 the broker has started once and wrapped it with the first.
 
 Room: journal. The port for a key service is MasterKey; a plugin is a function that gives some.
 Holds: a key is never in a message, only its name, which is a hash of it.
-See: data_keys.py; docs/guides/encryption.md.
+See: data_keys.py, key_services.py; docs/guides/encryption.md.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from typing import Final, Protocol
 from dejaqueue.connections import extras
 from dejaqueue.errors import BadRequest, EncryptionKeyMissing
 from dejaqueue.journal.encryption.cipher import AeadKey
+from dejaqueue.journal.encryption.key_services import KmsKey, VaultKey
 
 KEY_BYTES: Final = 32
-SOURCES: Final = "file:PATH, env:NAME or plugin:MODULE:FUNCTION"
+SOURCES: Final = "file:PATH, env:NAME, vault:MOUNT/KEY, aws-kms:KEY or plugin:MODULE:FUNCTION"
 
 _NONCE_BYTES: Final = 12
 _BELONGING: Final = b"dejaqueue data key"
@@ -77,12 +78,19 @@ def load_master_keys(source: str) -> Sequence[MasterKey]:
     """The master keys of a setting, the one to wrap with first.
 
     Args:
-        source: one of SOURCES. File and variable have a key a line: 32 bytes in Base64.
+        source: one of SOURCES, or several with commas between. File and variable have a key a
+            line: 32 bytes in Base64.
 
     Raises:
-        BadRequest: it is none of those, or there is no such function, or no key in it.
-        EncryptionKeyMissing: file or variable is not there, or others may read the file.
+        BadRequest: it is none of those, or there is no such function, or no key in it; what a key
+            service needs is not installed.
+        EncryptionKeyMissing: file or variable is not there, or others may read the file; a key
+            service has no such key, or refuses it. Unavailable: a key service is out of reach.
     """
+    return [key for part in source.split(",") for key in _load(part.strip())]
+
+
+def _load(source: str) -> Sequence[MasterKey]:
     kind, _, place = source.partition(":")
     if kind == "file" and place:
         return _of_lines(_read_private(Path(place).expanduser()), source)
@@ -91,6 +99,10 @@ def load_master_keys(source: str) -> Sequence[MasterKey]:
         if text is None:
             raise EncryptionKeyMissing(f"master key: the variable {place} is not set")
         return _of_lines(text, source)
+    if kind == "vault" and place:
+        return [VaultKey(place)]
+    if kind == "aws-kms" and place:
+        return [KmsKey(place)]
     module, _, function = place.partition(":")
     if kind == "plugin" and module and function:
         return _of_plugin(module, function, source)
