@@ -18,6 +18,8 @@ _CLASSES = {
     "zookeeper": "dev.services.zookeeper:ZooKeeper",
     "cassandra": "dev.services.cassandra:Cassandra",
     "versitygw": "dev.services.versitygw:Versitygw",
+    "azurite": "dev.services.azurite:Azurite",
+    "fake-gcs-server": "dev.services.fake_gcs:FakeGcs",
 }
 NAMES = tuple(_CLASSES)
 

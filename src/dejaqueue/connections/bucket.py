@@ -100,6 +100,10 @@ class Bucket(ABC):
         here."""
         return None
 
+    def signed_headers(self, method: str) -> dict[str, str]:
+        """Headers that a request with such a URL has to have, by name."""
+        return {}
+
 
 class DirectoryBucket(Bucket):
     """A bucket that is a directory of this machine, for its user alone.

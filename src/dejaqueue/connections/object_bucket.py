@@ -172,6 +172,12 @@ class ObjectBucket(Bucket):
             length = timedelta(milliseconds=length_ms)
             return list(self._library.sign(self._store, method, list(names), length))
 
+    def signed_headers(self, method: str) -> dict[str, str]:
+        """See Bucket.signed_headers."""
+        # https://learn.microsoft.com/rest/api/storageservices/put-blob#request-headers-all-blob-types
+        is_azure = type(self._store).__name__ == "AzureStore"
+        return {"x-ms-blob-type": "BlockBlob"} if is_azure and method == "PUT" else {}
+
     def _delete_one(self, name: str) -> None:
         try:
             self._library.delete(self._store, name)

@@ -32,6 +32,9 @@ class SignedParts(Shape):
 
     part_bytes: int = Field(description="Bytes of each part but the last.")
     urls: list[str] = Field(description="Of each part, in order.")
+    headers: dict[str, str] = Field(
+        description="That each request to these URLs has to have, by name; Azure wants one to PUT."
+    )
     until_ms: int = Field(description="They can be used until then, UTC milliseconds.")
 
 

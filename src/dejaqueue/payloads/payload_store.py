@@ -124,6 +124,10 @@ class PayloadStore:
             raise Refused("the payload store is a directory: payloads go through the broker")
         return urls
 
+    def signed_headers(self, method: str) -> dict[str, str]:
+        """See Bucket.signed_headers."""
+        return self._bucket.signed_headers(method)
+
     def copy(self, names: Iterable[tuple[str, str]]) -> list[str]:
         """See Bucket.copy."""
         with self._asked():

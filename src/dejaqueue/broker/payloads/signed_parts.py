@@ -33,10 +33,12 @@ class SignedParts(NamedTuple):
 
     Attributes:
         urls: of each part.
+        headers: that each of these requests has to have, by name; of S3 and Google, none.
         until_ms: they can be used until then, UTC.
     """
 
     urls: list[str]
+    headers: dict[str, str]
     until_ms: int
 
 
@@ -71,4 +73,6 @@ def _signed(payloads: Payloads, method: str, reference: Reference, count: int) -
         raise Refused("payloads are encrypted here: they go through the broker")
     names = [part_name(reference.name, index) for index in range(count)]
     until_ms = payloads.clock.utc_ms() + SIGNED_MS
-    return SignedParts(payloads.waited(payloads.needed().sign, method, names, SIGNED_MS), until_ms)
+    store = payloads.needed()
+    urls = payloads.waited(store.sign, method, names, SIGNED_MS)
+    return SignedParts(urls, store.signed_headers(method), until_ms)

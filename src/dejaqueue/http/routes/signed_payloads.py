@@ -21,7 +21,7 @@ from dejaqueue.http.service import principal_of, service_of
 router = APIRouter(prefix="/v1/topics/{topic}/payload", tags=["messages"])
 Body = Annotated[dict[str, Any], Depends(json_object)]
 _URL = "https://bucket.s3.amazonaws.com/payloads/00000?X-Amz-Signature=4ac1…"
-_URLS = {"part_bytes": 1_048_576, "urls": [_URL], "until_ms": 1_896_082_200_000}
+_URLS = {"part_bytes": 1_048_576, "urls": [_URL], "headers": {}, "until_ms": 1_896_082_200_000}
 
 
 @route(

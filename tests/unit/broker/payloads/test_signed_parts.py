@@ -31,6 +31,9 @@ class Signing(FaultyBucket):
     def sign(self, method: str, names: Sequence[str], length_ms: int) -> list[str]:
         return [f"{method} {name} {length_ms}" for name in names]
 
+    def signed_headers(self, method: str) -> dict[str, str]:
+        return {"X-Method": method}
+
 
 @pytest.fixture
 def payloads(tmp_path: Path) -> Iterator[Payloads]:
@@ -48,6 +51,7 @@ def test_each_part_has_a_url_for_a_while(payloads: Payloads) -> None:
     _, parts = sign_upload(payloads, TOPIC, limits.PART_BYTES + 1)
     assert [url.split()[0] for url in parts.urls] == ["PUT", "PUT"]
     assert [url.split()[1][-6:] for url in parts.urls] == ["/00000", "/00001"]
+    assert parts.headers == {"X-Method": "PUT"}
     assert parts.until_ms == payloads.clock.utc_ms() + SIGNED_MS
     found, parts = sign_payload(payloads, TOPIC.name, uploaded(payloads))
     assert (found.count, [url.split()[0] for url in parts.urls]) == (1, ["GET"])
