@@ -19,7 +19,6 @@ _CLASSES = {
     "cassandra": "dev.services.cassandra:Cassandra",
     "versitygw": "dev.services.versitygw:Versitygw",
     "azurite": "dev.services.azurite:Azurite",
-    "fake-gcs-server": "dev.services.fake_gcs:FakeGcs",
 }
 NAMES = tuple(_CLASSES)
 

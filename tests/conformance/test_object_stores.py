@@ -1,7 +1,8 @@
-"""Covers: buckets, journals in them, signed URLs and backups at the stores of Azure and Google, by
-the servers with which their users test; and at a gateway of S3's protocol.
+"""Covers: buckets, journals in them, signed URLs and backups at Azure's store, by the server with
+which its users test; and at a gateway of S3's protocol.
 
-Not covered: S3's protocol by moto's server, in which all of this runs in many files.
+Not covered: S3's protocol by moto's server, in which all of this runs in many files; Google's store,
+whose XML calls, which the library uses, fake-gcs-server does not take.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.server_fixtures import served
 
 pytestmark = pytest.mark.may_skip
 
-STORES = ["azurite", "fake-gcs-server", "versitygw"]
+STORES = ["azurite", "versitygw"]
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -46,12 +47,7 @@ def test_objects_are_stored_once(url: str) -> None:
 
 def test_what_signed_urls_allow(url: str) -> None:
     bucket = ObjectBucket(url)
-    try:
-        (place,) = bucket.sign("PUT", ["part"], 60_000) or []
-    except Exception as refused:
-        # Google's are signed with a private key, which the account of nobody has not.
-        assert url.startswith("gs://"), refused
-        return
+    (place,) = bucket.sign("PUT", ["part"], 60_000) or []
     request = urllib.request.Request(
         place, method="PUT", data=b"part", headers=bucket.signed_headers("PUT")
     )

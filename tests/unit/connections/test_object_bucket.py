@@ -1,7 +1,7 @@
 """Covers: a bucket of an object store, over S3's protocol, against a server on this machine.
 
-Not covered: stores of Google and Azure (tests/conformance/test_object_stores.py); whole backups in
-S3 (tests/integration/test_backup.py).
+Not covered: Azure's store (tests/conformance/test_object_stores.py) and Google's, which the library
+speaks to as well; whole backups in S3 (tests/integration/test_backup.py).
 """
 
 from __future__ import annotations
