@@ -27,6 +27,8 @@ Delays have their own shapes: RabbitMQ's are dead letters of queues with a time 
 (bench/peers/rabbitmq.py), beanstalkd's and DOQ's are whole seconds, Celery's are kept by a worker
 in its memory, Redis streams have none.
 
+The whole takes ten minutes on a quiet machine. A round that would not end in twelve is left out.
+
 DejaQ's ratio is to the best of the others by clients of the same kind: Python and Node, or Go; a
 row `…_by_PEER` is to that peer. `--systems` takes these names, or those of servers (`redis`).
 """
@@ -34,6 +36,7 @@ row `…_by_PEER` is to that peer. `--systems` takes these names, or those of se
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,6 +55,8 @@ from bench.systems.system import Plan
 QUESTION = "peers"
 ROUNDS_MAX = 3
 SECONDS_MAX = 1.0
+WHOLE_SECONDS_MAX = 720.0
+"""No round is begun that would end later, if it took as long as the one before."""
 DELAY_TIMES = 2.0
 """`delay` is so much longer than the other cases: it is measured once."""
 DELAYED_PER_SECOND = 200
@@ -84,7 +89,9 @@ def measure(plan: Plan, report: Report) -> Outcome:
     kinds, left_out = peers.available(plan.systems)
     found: Found = {}
     late: dict[str, list[int]] = {}
-    for number in range(1, min(plan.rounds, ROUNDS_MAX) + 1):
+    rounds, began = min(plan.rounds, ROUNDS_MAX), time.monotonic()
+    for number in range(1, rounds + 1):
+        round_began = time.monotonic()
         for kind in kinds.copy():
             turn = Turn(kind, plan, number)
             try:
@@ -101,6 +108,12 @@ def measure(plan: Plan, report: Report) -> Outcome:
                 report(f"round {number}: {kind.name} {case}: {value:,.4g} {unit_of(case)}")
             for name, late_us in turn.late_us.items():
                 late.setdefault(name, []).extend(late_us)
+        took, ends = time.monotonic() - round_began, time.monotonic() - began
+        report(f"round {number}: {took:.0f} s")
+        if number < rounds and ends + took > WHOLE_SECONDS_MAX:
+            minutes = WHOLE_SECONDS_MAX / 60
+            left_out.append(f"rounds {number + 1} to {rounds}: more than {minutes:.0f} minutes")
+            break
     outcome = outcome_of(found)
     outcome.left_out = left_out
     outcome.versions = peers.versions(kinds)
@@ -135,7 +148,7 @@ class Turn:
             return figures
 
     def _deliver(self) -> Figures:
-        queue = Queue("deliver", is_waited_on=True)
+        queue = self._queue("deliver", is_waited_on=True)
         rows = WARM_ROWS + int(DELIVERED_PER_SECOND * DELIVER_TIMES * self._seconds)
         said, costs = self._paced(queue, DELIVERED_PER_SECOND, rows)
         late_us = said["late_us"][WARM_ROWS:]
@@ -143,7 +156,7 @@ class Turn:
         return _under("deliver", _lateness(late_us, names) | costs)
 
     def _rates(self) -> Figures:
-        queue, sender, figures = Queue("rates"), self._sender, Figures()
+        queue, sender, figures = self._queue("rates"), self._sender, Figures()
         sender.ask("make", queue)
         sent = 0
         for connections in (1, 8, 64):
@@ -161,6 +174,17 @@ class Turn:
         taker.ask("close")
         return figures
 
+    def _queue(
+        self,
+        name: str,
+        pattern: str = "",
+        delays_ms: tuple[int, ...] = (),
+        *,
+        is_waited_on: bool = False,
+    ) -> Queue:
+        """A queue that no other kind has, wherever they are."""
+        return Queue(f"{self._kind.name}_{name}", pattern, delays_ms, is_waited_on)
+
     def _server_seconds(self) -> float:
         """Processor time of the server; not a number if it is not ours to look at."""
         return family_seconds(self._pids) if self._pids else math.nan
@@ -173,7 +197,7 @@ class Turn:
 
     def _delay(self, pattern: str) -> Figures:
         delays_ms = QUICK_DELAYS_MS if self._plan.quick else DELAYS_MS
-        queue = Queue(f"delay{pattern}", pattern, delays_ms, is_waited_on=True)
+        queue = self._queue(f"delay{pattern}", pattern, delays_ms, is_waited_on=True)
         rows = max(len(delays_ms), int(DELAYED_PER_SECOND * DELAY_TIMES * self._seconds))
         # The same for all in a round, and not in order: a queue that is in order waits for it.
         drawn = np.random.default_rng(self._seed).choice(delays_ms, rows)
