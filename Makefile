@@ -215,7 +215,7 @@ bench-workers: venv-bench ## tasks beside Celery, Dramatiq, Huey, RQ and arq, on
 	@$(PY) -m bench workers $(ARGS)
 	@$(PY) scripts/generate_reference.py
 
-bench-peers: venv-bench ## one message a call, and delays, beside RabbitMQ, JetStream, PostgreSQL, Redis, beanstalkd, in ten minutes
+bench-peers: venv-bench ## one message a call, and delays, beside eight other queues, in twelve minutes at most (ARGS="--systems redis,dejaq")
 	@scripts/install.sh cluster
 	@scripts/install_servers.sh || true
 	@scripts/install_peers.sh || true

@@ -19,6 +19,7 @@ from bench import against as against_commit
 from bench import machine, page, plots, results
 from bench.registry import NAMES, available
 from bench.results import QUESTIONS, Outcome
+from bench.systems import peers
 from bench.systems.system import Plan
 from dev.reaper import start_reaper
 
@@ -59,7 +60,7 @@ DEFAULT_QUESTIONS = tuple(
 @click.option("--rounds", default=5, show_default=True, help="Turns of every system.")
 @click.option("--senders", default=64, show_default=True, help="Producers of the case `single`.")
 @click.option("--messages", default=100_000_000, show_default=True, help="Where it takes many.")
-@click.option("--systems", default=",".join(NAMES), show_default=True, help="Which, by name.")
+@click.option("--systems", default="all", show_default=True, help="Which, by name.")
 @click.option("--quick", is_flag=True, help="A run of seconds that shows that everything works.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=ROOT / "out", help="Plots, servers."
@@ -93,11 +94,12 @@ def main(
     many, processes, workers, peers, sqs, console, scaling.
     """
     start_reaper()
-    names = tuple(name.strip() for name in systems.split(","))
+    known = tuple(dict.fromkeys((*NAMES, *peers.NAMES)))
+    names = known if systems == "all" else tuple(name.strip() for name in systems.split(","))
     for name in names:
-        if name not in NAMES:
+        if name not in known:
             raise click.BadParameter(
-                f"one of {', '.join(NAMES)}, got: {name}", param_hint="systems"
+                f"one of {', '.join(known)}, got: {name}", param_hint="systems"
             )
     if quick:
         rows, seconds, rounds, messages = min(rows, 20_000), min(seconds, 1.0), 1, 200_000

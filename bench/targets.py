@@ -31,6 +31,14 @@ class Target:
     system: str = "dejaq"
 
 
+PEERS_BY_GO: tuple[tuple[str, Literal["≥", "≤"], float, str], ...] = (
+    ("deliver_p50_by_jetstream_go", "≤", 1, "jetstream_go"),
+    ("deliver_p50_by_redis_streams_go", "≤", 2, "redis_streams_go"),
+    ("send_1_by_postgresql_go", "≥", 0.8, "postgresql_go"),
+    ("send_64_by_redis_streams_go", "≥", 1, "redis_streams_go"),
+)
+"""Our Go driver beside the compiled clients of others."""
+
 TARGETS = (
     Target("throughput", "enqueue", "ratio", "≥", 3, "× redis"),
     Target("throughput", "enqueue", "value", "≥", 1_000_000, "messages/s"),
@@ -134,6 +142,10 @@ TARGETS = (
     Target("peers", "send_64_server_us", "value", "≤", 40, "us"),
     Target("peers", "take_1", "value", "≥", 10_000, "messages/s"),
     Target("peers", "delay_early", "value", "=", 0, "messages"),
+    *(
+        Target("peers", case, "ratio", sign, bound, f"× {peer}", "dejaq_go")
+        for case, sign, bound, peer in PEERS_BY_GO
+    ),
     Target("sqs", "send", "value", "≥", 10_000, "messages/s"),
     Target("sqs", "send", "ratio", "≥", 2, "× elasticmq"),
     Target("sqs", "send_by_moto", "ratio", "≥", 10, "× moto"),
@@ -237,7 +249,11 @@ WORK = {
     ("peers", "deliver_p99"): "the same, p99",
     ("peers", "send_1_by_postgresql"): "one thread, one send after the other",
     ("peers", "send_64_by_redis_streams"): "64 connections, one message a call each",
-    ("peers", "send_64_server_us"): "the same: the broker's processor time of a message",
+    ("peers", "deliver_p50_by_jetstream_go"): "Go clients: send to delivered, p50",
+    ("peers", "deliver_p50_by_redis_streams_go"): "the same beside Redis streams",
+    ("peers", "send_1_by_postgresql_go"): "Go clients: one connection, one send after the other",
+    ("peers", "send_64_by_redis_streams_go"): "Go clients: 64 connections, one message a call",
+    ("peers", "send_64_server_us"): "64 connections: the broker's processor time of a message",
     ("peers", "take_1"): "consume and ack one by one",
     ("peers", "delay_early"): "delays of 0.2 to 2 s: early",
     ("sqs", "send"): "SQS: 64 connections send one message a request",

@@ -273,6 +273,43 @@ def figures_block() -> str:
     return f"{made}\n{measured_at(*asked)}\n"
 
 
+PEERS_CASES = (
+    ("deliver_p50", "send to delivered, 100 messages/s: half within"),
+    ("deliver_p99", "the same: 99 % within"),
+    ("send_1", "one connection, one send after the other"),
+    ("send_64", "64 connections, one message a call each"),
+    ("send_64_server_us", "the same: the server's processor time of a message"),
+    ("take_1", "consume and ack one by one"),
+    ("delay_p50", "delays of 0.2 to 2 s: half within"),
+    ("delay_p99", "the same: 99 % within"),
+)
+PEERS_SYSTEMS = {
+    "DejaQ, Python": ("dejaq",),
+    "DejaQ, Go": ("dejaq_go",),
+    # A stream has no delays.
+    "Redis, Go": ("redis_streams_go", "redis_sorted_set_go"),
+    "JetStream, Go": ("jetstream_go",),
+    "RabbitMQ quorum, Go": ("rabbitmq_quorum_go",),
+    "PostgreSQL, Go": ("postgresql_go",),
+}
+
+
+def peers_figures_block() -> str:
+    """One message a call beside others, won or lost; says plainly when there are none."""
+    kept = json.loads((ROOT / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))
+    found = {(row["case"], row["system"]): row for row in kept if row["question"] == "peers"}
+    if not found:
+        return "No figures yet: `make bench-peers` measures and writes them.\n"
+    rows: list[tuple[object, ...]] = []
+    for case, words in PEERS_CASES:
+        shown = [
+            next((measured(found[case, one]) for one in systems if (case, one) in found), "")
+            for systems in PEERS_SYSTEMS.values()
+        ]
+        rows.append((words, *shown))
+    return f"{table(('what', *PEERS_SYSTEMS), rows)}\n{measured_at('peers')}\n"
+
+
 CLUSTER = (
     "enqueue_jetstream",
     "enqueue_postgresql",
@@ -472,6 +509,7 @@ BLOCKS: dict[str, Callable[[], str | None]] = {
     "actions": actions_block,
     "rules": rules_block,
     "figures": figures_block,
+    "peers-figures": peers_figures_block,
     "cluster-figures": cluster_figures_block,
     "spark-lateness": spark_lateness_block,
     "scaling": scaling_block,

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Build the clients for other languages (clients/) into build/clients, for their tests (tests/clients), and the program of
-# tests/doq with DOQ's Go client, which is generated from our doq.proto (doq). Nothing else needs them. Takes Go, Java and
-# Maven from Debian where it may; what is built from these sources is not built again.
-# Usage: scripts/install_clients.sh [go] [java] [doq]; all by default.
+# Build the clients for other languages (clients/) into build/clients, for their tests (tests/clients), the program of
+# tests/doq with DOQ's Go client, which is generated from our doq.proto (doq), and the Go clients of the queues that the
+# benchmark `peers` compares (bench). Nothing else needs them. Takes Go, Java and Maven from Debian where it may; what is
+# built from these sources is not built again.
+# Usage: scripts/install_clients.sh [go] [java] [doq] [bench]; all by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,6 +14,7 @@ go_needed="$(sed -n 's/^go \([0-9.]*\)$/\1/p' clients/go/go.mod)"
 stamp_of() { # what a client is built from
     local sources=("clients/$1")
     [[ "$1" != doq ]] || sources=(tests/doq/go "$doq_proto")
+    [[ "$1" != bench ]] || sources=(bench/clients/go clients/go)
     find "${sources[@]}" scripts/install_clients.sh -type f ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
@@ -69,6 +71,13 @@ build_doq() {
     (cd "$place/sources" && go build -o "$place/program" .) || left_out "Go could not build the program"
 }
 
+build_bench() {
+    with_go
+    local place="$PWD/build/clients/bench"
+    (cd bench/clients/go && go build -o "$place/load" .) ||
+        left_out "Go could not build it (its modules have to be reachable: GOPROXY)"
+}
+
 java_major() { # of the Java compiler, 0 if there is none
     javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p' | grep . || echo 0
 }
@@ -97,10 +106,10 @@ build_java() {
 mkdir -p build/clients
 exec 9>build/clients/lock
 flock 9 # tests of several processes ask for it
-[[ $# -gt 0 ]] || set -- go java doq
+[[ $# -gt 0 ]] || set -- go java doq bench
 status=0
 for language in "$@"; do
-    [[ "$language" == go || "$language" == java || "$language" == doq ]] || left_out "there is no client for $language"
+    [[ "$language" == go || "$language" == java || "$language" == doq || "$language" == bench ]] || left_out "there is no client for $language"
     place="build/clients/$language"
     stamp="$(stamp_of "$language")"
     [[ "$(cat "$place/stamp" 2>/dev/null)" == "$stamp" ]] && continue

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install what `make bench QUESTION=workers`, `peers` and `sqs` compare with: task queues and clients for Python and moto into
-# bench/out, apart from .venv and, where they want different packages, from each other; ElasticMQ; and RabbitMQ.
+# bench/out, apart from .venv and, where they want different packages, from each other; BullMQ; ElasticMQ; and RabbitMQ.
 # Nothing else needs them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +15,19 @@ for set in peers arq moto; do
         cp "requirements/$set.txt" "$folder/.installed"
     fi
 done
+if ! cmp --silent bench/clients/node/package-lock.json bench/out/bullmq/.installed; then
+    if command -v npm >/dev/null; then
+        echo "installing BullMQ into bench/out/bullmq"
+        rm -rf bench/out/bullmq
+        mkdir -p bench/out/bullmq
+        cp bench/clients/node/package.json bench/clients/node/package-lock.json bench/out/bullmq/
+        # `ci` takes what is locked and checks its hashes; no package runs a script of its own.
+        npm --prefix bench/out/bullmq ci --silent --no-audit --no-fund --ignore-scripts
+        cp bench/clients/node/package-lock.json bench/out/bullmq/.installed
+    else
+        echo "not installed, and left out: bullmq (it needs Node and npm)" >&2
+    fi
+fi
 sums="$PWD/requirements/elasticmq.sha256"
 if ! (cd bench/out/elasticmq && sha256sum --check --quiet "$sums") 2>/dev/null; then
     if command -v mvn >/dev/null && command -v java >/dev/null; then

@@ -66,6 +66,10 @@ class Consumer(ABC):
     def finish(self) -> None:  # noqa: B027  most acks are answered one by one
         """Take no more, and return when all acks have arrived, where that can be known."""
 
+    def processor_seconds(self) -> float:
+        """Processor time so far of programs of its own, which are not this one."""
+        return 0.0
+
     @abstractmethod
     def close(self) -> None:
         """Disconnect."""

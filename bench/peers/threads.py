@@ -86,7 +86,7 @@ class ThreadLoad:
         assert consumer is not None
         late_us: list[int] = []
         start = last = time.perf_counter()
-        processor = time.process_time()
+        processor = time.process_time() + consumer.processor_seconds()
         for payload in self._messages:
             received_us = now_us()
             consumer.ack()
@@ -99,7 +99,7 @@ class ThreadLoad:
                 consumer.finish()
                 last = time.perf_counter()
                 break
-        spent = time.process_time() - processor
+        spent = time.process_time() + consumer.processor_seconds() - processor
         return Taken(len(late_us), last - start, spent, late_us)
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from dejaqueue import AsyncClient, Client, __version__
 from dejaqueue.clock import SystemClock
 
 LISTENING = re.compile(r"dejaq://[\w.:-]+")
+DOQ_LISTENING = re.compile(r"DOQ's gRPC at ([\w.]+:\d+)")
 HTTP_LISTENING = re.compile(r"http://[\w.:-]+")
 PREFETCH_ROWS = 16_000
 FILL_ROWS = 8_000
@@ -324,6 +325,14 @@ class DejaqSystem(System):
         over_http = HTTP_LISTENING.search(self._server.log_text())
         self.http_url = "" if over_http is None else over_http.group()
         self.client = Client(self.url)
+
+    @property
+    def doq_address(self) -> str:
+        """Host and port of its gRPC in DOQ's manner; it was started with that."""
+        assert self._server is not None
+        found = DOQ_LISTENING.search(self._server.log_text())
+        assert found is not None
+        return found[1]
 
 
 def send_singles(

@@ -1,17 +1,21 @@
 """Covers: what the rows of `peers` compare; that messages which warm a connection up do not count
-and early ones do; that what a peer lacks is named; and a turn of each peer that is here.
+and early ones do; that what a peer lacks is named; and a turn of each peer that is here, by each
+of its clients.
 
-Not here: DejaQ's turn from the command to the rows (test_quick_run.py).
+Not here: DejaQ's turn from the command to the rows (test_quick_run.py); what is built and pinned
+(test_compiled.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue as queues
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,10 +30,16 @@ from bench.peers.threads import ThreadLoad
 from bench.questions import peers as question
 from bench.systems import peers
 from bench.systems.system import Plan
+from bench.systems.workers import RABBITMQ, Broker
 from bench.targets import TARGETS
 
-CASES = ("deliver_p50", "deliver_p99", "send_1", "send_64", "send_64_server_us", "take_1")
-PEERS = [kind.name for kind in peers.KINDS if kind.name not in question.OWN]
+CASES = (
+    *("deliver_p50", "deliver_p99", "send_1", "send_8", "send_64", "send_64_server_us", "take_1"),
+)
+PEERS = [kind.name for kind in peers.KINDS if kind.name not in {"dejaq", "dejaq_asyncio"}]
+
+
+_COMPILED = ("jetstream", "redis_streams", "postgresql")
 
 
 def test_each_target_has_a_row__and_ratios_are_to_the_best_of_the_others() -> None:
@@ -37,9 +47,17 @@ def test_each_target_has_a_row__and_ratios_are_to_the_best_of_the_others() -> No
     found |= {("dejaq", "delay_early"): [1.0, 0.0, 1.0], ("jetstream", "delay_early"): [3.0]}
     for name, value in (("jetstream", 3.0), ("redis_streams", 2.0), ("postgresql", 12.0)):
         found |= {(name, case): [value] for case in CASES}
+    found |= {("dejaq_go", case): [6.0] for case in CASES}
+    found |= {(f"{name}_go", case): [4.0] for name in _COMPILED for case in CASES}
     outcome = question.outcome_of(found)
     rows = {row.case: row for row in outcome.rows if row.system == "dejaq"}
-    assert {target.case for target in TARGETS if target.question == "peers"} <= set(rows)
+    by_go = {row.case: row for row in outcome.rows if row.system == "dejaq_go"}
+    for target in TARGETS:
+        if target.question == "peers":
+            assert target.case in (rows if target.system == "dejaq" else by_go)
+    assert by_go["send_64"].ratio_to in {f"{name}_go" for name in _COMPILED}
+    assert by_go["send_64_by_redis_streams_go"].ratio == 1.5
+    assert rows["send_64_by_redis_streams_go"].ratio == 1.5
     assert (rows["send_64"].ratio, rows["send_64"].ratio_to) == (0.5, "postgresql")
     assert (rows["deliver_p50"].ratio, rows["deliver_p50"].ratio_to) == (3.0, "redis_streams")
     assert rows["deliver_p50_by_jetstream"].ratio == 2.0
@@ -48,6 +66,7 @@ def test_each_target_has_a_row__and_ratios_are_to_the_best_of_the_others() -> No
     assert [row.system for row in outcome.rows][:4] == [
         *("dejaq", "jetstream", "redis_streams", "postgresql")
     ]
+    assert {name for name, _ in found} == {row.system for row in outcome.rows}  # lost or won
     units = {case: question.unit_of(case) for case in rows}
     assert units["send_64_server_us"] == "us"
     assert units["take_1"] == "messages/s"
@@ -62,6 +81,70 @@ def test_what_a_peer_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     kinds, left_out = peers.available(("rabbitmq_quorum",))
     assert kinds == []
     assert left_out == ["rabbitmq_quorum: the program rabbitmq-server is not installed"]
+
+
+def test_what_is_asked_for_is_a_queue_or_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_lack_of", lambda kind: "")
+    one, _ = peers.available(("jetstream_go", "bullmq"))
+    assert [kind.name for kind in one] == ["jetstream_go", "bullmq"]
+    of_redis, _ = peers.available(("redis",))
+    assert {kind.server for kind in of_redis} == {"redis"}
+    assert {kind.language for kind in of_redis} == {"python", "go", "node"}
+    ours, _ = peers.available(("dejaq",))
+    assert tuple(kind.name for kind in ours) == question.OWN
+    everything, _ = peers.available()
+    assert tuple(everything) == peers.KINDS
+
+
+def test_doqs_api_is_compared_with_doq_alone() -> None:
+    found = {("dejaq_doq", "send_1"): [4.0], ("redis_streams", "send_1"): [2.0]}
+    (row, _) = question.outcome_of(found).rows
+    assert row.ratio is None
+    (row, *_) = question.outcome_of(found | {("doq", "send_1"): [8.0]}).rows
+    assert (row.ratio, row.ratio_to) == (0.5, "doq")
+
+
+class _Turn:
+    """A turn that takes a while, and that a peer does not stand."""
+
+    late_us: dict[str, list[int]] = {}  # noqa: RUF012
+
+    def __init__(self, kind: peers.Kind, plan: Plan, number: int) -> None:
+        self._name, self._number = kind.name, number
+
+    def run(self) -> dict[str, float]:
+        if self._name in {"jetstream", "dejaq_asyncio"} and self._number == 2:
+            raise AssertionError("3 of 5 messages came")
+        return {"send_1": 1.0}
+
+
+def test_a_peer_that_fails_is_named__and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(question, "Turn", _Turn)
+    monkeypatch.setattr(peers, "_lack_of", lambda kind: "")
+    monkeypatch.setattr(peers, "versions", lambda kinds: {})
+    plan = Plan(1, 1.0, 3, 1, tmp_path, ("jetstream", "bullmq"), 1)
+    said: list[str] = []
+    outcome = question.measure(plan, said.append)
+    assert "jetstream, from round 2 on: 3 of 5 messages came" in outcome.left_out
+    assert sum("bullmq send_1" in text for text in said) == 3
+    assert sum("jetstream send_1" in text for text in said) == 1
+    with pytest.raises(AssertionError, match="3 of 5"):
+        question.measure(replace(plan, systems=("dejaq",)), said.append)
+
+
+def test_no_round_begins_that_would_end_too_late(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(question, "Turn", _Turn)
+    monkeypatch.setattr(question, "WHOLE_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(peers, "_lack_of", lambda kind: "")
+    monkeypatch.setattr(peers, "versions", lambda kinds: {})
+    said: list[str] = []
+    outcome = question.measure(Plan(1, 1.0, 3, 1, tmp_path, ("bullmq",), 1), said.append)
+    assert outcome.left_out == ["rounds 2 to 3: more than 0 minutes"]
+    assert sum("bullmq send_1" in text for text in said) == 1
 
 
 def test_every_queue_says_when_it_syncs() -> None:
@@ -196,19 +279,37 @@ def test_each_connection_sends__and_a_consumer_that_gets_nothing_ends(
 # --- the peers -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker | None]:
+    """One for all that need it, as it takes seconds to start; None = it is not installed."""
+    if not Path(RABBITMQ).exists():
+        yield None
+        return
+    broker = Broker("rabbitmq", tmp_path_factory.mktemp("rabbitmq"))
+    yield broker
+    broker.stop()
+
+
 @pytest.mark.slow
 @pytest.mark.may_skip
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_answers_every_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv("DEJAQ_SERVICES_ROOT", str(tmp_path))  # so that it is as before afterwards
     kinds, left_out = peers.available((name,))
+    kinds = [kind for kind in kinds if kind.name == name]
     if not kinds:
         pytest.skip("; ".join(left_out))
-    plan = Plan(100, 0.2, 1, 4, tmp_path, (name,), 1, quick=True)
+    if kinds[0].server == "rabbitmq":
+        broker = request.getfixturevalue("rabbitmq")
+        monkeypatch.setattr(
+            peers, "serving", lambda *_: contextlib.nullcontext((broker.url, broker.pids))
+        )
+    plan = Plan(100, 0.1, 1, 4, tmp_path, (name,), 1, quick=True)
     figures = question.Turn(kinds[0], plan, 1).run()
     wanted = {*CASES, "deliver_client_us"} | ({"delay_p50"} if kinds[0].patterns else set())
+    wanted -= {"send_64_server_us"} if kinds[0].server == "doq" else set()
     assert wanted <= set(figures)
     # Processor time is counted in ticks of 10 ms: of a few messages it may be none.
     counted = [case for case in figures if not case.endswith(("_us", "_early"))]
