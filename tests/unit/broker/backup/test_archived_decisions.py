@@ -15,13 +15,13 @@ import pytest
 
 from dejaqueue.broker.backup.restoring import RestorePlan, RestoreReport
 from dejaqueue.broker.broker import Broker
-from dejaqueue.wire.descriptors import WriteStream
-from dejaqueue.wire.frames import Reply
 from dejaqueue.engine.engine import Engine
 from dejaqueue.errors import JournalDamaged, Unavailable
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
-from tests.backups import client_of, newest, restored, started, state_of, taken
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+from tests.backups import newest, restored, started, state_of, taken
 from tests.patience import PATIENCE_SECONDS
 
 TIMEOUT_MS = 600_000
