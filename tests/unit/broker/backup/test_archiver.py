@@ -286,10 +286,10 @@ class TornArchiver(Archiver):
             instants["oldest"], instants["changed"] = instants["changed"], 0
         return found
 
-    _changed_us = property(  # type: ignore[assignment]
+    _changed_us = property(
         lambda self: self._look("changed"), lambda self, at: self.instants.update(changed=at)
     )
-    _oldest_us = property(  # type: ignore[assignment]
+    _oldest_us = property(
         lambda self: self._look("oldest"), lambda self, at: self.instants.update(oldest=at)
     )
 
