@@ -97,7 +97,7 @@ def test_what_is_acknowledged_is_restored__behind_the_backup(
     with Client(again.url) as client:
         there = payloads(client, "singles")
         assert [one for one in sent if one not in there and one not in load.acked] == []
-        until(lambda: payloads(client, "left") == payloads(client, "right"), "pairs are whole")
+        assert payloads(client, "left") == payloads(client, "right"), "pairs are whole at once"
         assert {b"pair-%d" % number for number in pairs} <= payloads(client, "left")
         assert payloads(client, "late") == {b"1"}
     again.kill()

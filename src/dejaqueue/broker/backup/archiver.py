@@ -173,7 +173,9 @@ class Archiver:
     def lag_us(self) -> int:
         """For how long the oldest entry that is not in the archive is durable; 0 = there is
         none."""
-        oldest_us = self._oldest_us or self._changed_us
+        # In this order: a turn notes the oldest first, and takes what changed away behind that.
+        changed_us = self._changed_us
+        oldest_us = self._oldest_us or changed_us
         return max(0, self._broker.clock.now_us() - oldest_us) if oldest_us else 0
 
     def trouble(self) -> str:
@@ -381,8 +383,9 @@ class Archiver:
         """Store what all logs have got, up to one moment."""
         clock, turn = self._broker.clock, self._store.turn
         self._oldest_us = self._oldest_us or self._changed_us
-        self._changed_us = 0  # in this order: who asks how far behind it is sees one of the two
-        at_ms = clock.utc_ms()
+        self._changed_us = 0  # in this order: see lag_us
+        # What is acknowledged later in this millisecond is in the next turn.
+        at_ms = clock.utc_ms() - 1
         turn.number += 1
         ends = {name: one.end_of_turn() for name, one in list(turn.logs.items())}
         is_last = False

@@ -3,8 +3,9 @@
 Room: broker. Changes the catalogue by the same entries as a broker does, and writes journals.
 Holds: a topic counts as used when its journals are whole, so a restore that was broken off goes on
 with the topics that are not; until it is done no broker starts on the store; what is damaged is
-refused by name, and left out only if that is asked for.
-See: archived_partition.py, one partition; lineage.py; docs/guides/backup.md.
+refused by name, and left out only if that is asked for; a transaction is whole in what is restored,
+or is not there.
+See: archived_partition.py, one partition; archived_decisions.py; lineage.py; docs/guides/backup.md.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.manifest import Manifest, PartitionCopy
 from dejaqueue.broker.backup.archive_tail import ArchiveTail, partition_number
+from dejaqueue.broker.backup.archived_decisions import ArchivedDecisions, Decisions
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
 from dejaqueue.broker.backup.backups import CATALOGUE
 from dejaqueue.catalogue.changes import (
@@ -186,6 +188,7 @@ class Restore:
         self._tail: ArchiveTail | None = None
         self._report = report
         self._restored = RestoreReport(manifest.id, manifest.cut_ms)
+        self._decisions = ArchivedDecisions(lambda *_: {}, ())
         self._source: FoundedCluster | None = None
         """The cluster that the backup is of."""
 
@@ -217,6 +220,8 @@ class Restore:
         rows = self._chosen(state, plan)
         damaged = self._damaged(rows, plan)
         rows = [row for row in rows if row.topic.name not in damaged]
+        homes = () if plan.new_name else {row.topic.name for row in rows}
+        self._decisions = ArchivedDecisions(partial(self._decided, state, plan), homes)
         log = CatalogueLog(store)
         self._source = state.cluster
         try:
@@ -448,18 +453,44 @@ class Restore:
             restored.messages, restored.voided, restored.partitions = before
         raise Unavailable("topics are made in this cluster meanwhile: run it again", 1_000)
 
-    def _restore_partition(
-        self, copy: PartitionCopy, name: str, journals: str, until_ms: int | None
-    ) -> None:
+    def _archived(self, copy: PartitionCopy) -> ArchivedPartition:
         later = None
         if self._tail is not None:
             number = partition_number(copy.topic_number, copy.partition)
             later = partial(self._tail.entries, number)
-        store = self._manifest.store
-        archived = ArchivedPartition(self._archive, store, copy, self._cipher, later)
+        return ArchivedPartition(self._archive, self._manifest.store, copy, self._cipher, later)
+
+    def _decided(
+        self, state: CatalogueState, plan: RestorePlan, topic: str, partition: int
+    ) -> Decisions:
+        """What a home had decided, which may be in a topic that is not restored, or was being
+        deleted. Raises as `ArchivedPartition.views`."""
+        row = state.rows.get(topic) or state.leaving.get(topic)
+        if row is None:
+            return {}
+        found = {text: (commit, record) for text, commit, record in row.decided}
+        for copy in self._copies(row):
+            if copy.partition == partition:
+                try:
+                    views = self._archived(copy).views(plan.until_ms)
+                except JournalDamaged as damage:
+                    if not plan.skips_damaged:
+                        raise
+                    self._restored.damaged.append(
+                        f"{damage}; what {copy.place} had decided of transactions is not known"
+                    )
+                else:
+                    found |= views.unnamed.decisions
+        return found
+
+    def _restore_partition(
+        self, copy: PartitionCopy, name: str, journals: str, until_ms: int | None
+    ) -> None:
+        archived = self._archived(copy)
         views = archived.views(until_ms)
         restored = self._restored
         restored.hashes[f"{name}/{copy.partition}"] = views.state_hash()
+        self._decisions.settle(views)
         restored.voided += void_leases(views)
         journal = self._store.open(journals, copy.partition, only_made=True)
         try:
