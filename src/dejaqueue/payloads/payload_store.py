@@ -81,11 +81,13 @@ class PayloadStore:
         return Reference(name, len(payload), digest, key)
 
     def get(self, reference: Reference) -> bytes:
-        """The payload that a reference is of.
+        """The payload that a reference is of; of a cold one its object is read as a whole.
 
         Raises:
             JournalDamaged: it is not there, or is another one. Unavailable: it is not known.
         """
+        if reference.is_cold:
+            return slice_of(reference, self.get(reference.whole))
         with self._asked():
             content = self._bucket.get(reference.name)
         named = f"payload {reference.name} of {reference.byte_count:,} bytes"
@@ -139,6 +141,14 @@ class PayloadStore:
         """Delete objects; one that is not there is fine. Raises Unavailable."""
         with self._asked():
             self._bucket.delete(names)
+
+
+def slice_of(reference: Reference, content: bytes) -> bytes:
+    """A cold payload, of what its object has. Raises JournalDamaged."""
+    end = reference.offset + reference.byte_count
+    if end > len(content):
+        raise JournalDamaged(f"payload {reference.name} does not reach to {end:,} bytes")
+    return content[reference.offset : end]
 
 
 def open_payload_store(url: str, now_us: Callable[[], int]) -> PayloadStore:
