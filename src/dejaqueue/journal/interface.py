@@ -343,6 +343,11 @@ class Journal(ABC):
             rows in due order to a new entry (Relocate) and frees the old ones.
         """
 
+    def shed(self, positions: Int64s, byte_counts: Int64s) -> None:
+        """Rows at these positions, which are freed, had so many bytes: those that are left there
+        may be much smaller than the mean. For `sparse`, which is asked again if that matters."""
+        return
+
     def stored(self, after: int, end: int) -> Iterator[tuple[int, Entry]]:
         """Each entry behind `after`, up to `end`, whose bytes are there still, needed or not; what
         was given back is left out. Any thread; columns as those of `scan`.

@@ -87,7 +87,7 @@ def missing_objects(reference: Reference, stored: dict[str, int]) -> Iterator[st
     """Objects of a payload that are not there as they should be."""
     more = SEAL_BYTES if reference.key else 0
     if not reference.is_streamed:
-        if stored.get(reference.name) != reference.byte_count + more:
+        if stored.get(reference.name) != reference.whole.byte_count + more:
             yield reference.name
         return
     left = reference.byte_count

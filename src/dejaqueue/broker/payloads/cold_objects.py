@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from dejaqueue.broker.payloads.payloads import THREADS, Payloads
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.schema.references import Reference
 
 Answer = TypeVar("Answer")
@@ -75,8 +75,17 @@ class ColdObjects:
     def _beside(self, call: Callable[..., Answer], *values: object) -> Future[Answer] | None:
         if not self._free.acquire(blocking=False):
             return None
+
+        def ask() -> Answer:
+            try:
+                return call(*values)
+            except DejaQError:
+                raise
+            except Exception as wrong:  # our bug: the partition goes on without it
+                raise InternalError(f"cold payloads: {type(wrong).__name__}: {wrong}") from wrong
+
         try:
-            future = self._payloads.beside(call, *values)
+            future = self._payloads.beside(ask)
         except DejaQError:
             self._free.release()
             raise

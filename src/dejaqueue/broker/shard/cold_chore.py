@@ -67,6 +67,8 @@ PUTS_MAX, GETS_MAX = 2, 4
 RETRY_US: Final = 5_000_000
 MOVED_US: Final = 1_000_000
 """Messages were moved: objects are looked at so long after the last time."""
+BUSY_US: Final = 100_000
+"""They are looked at so often while some wait to be read."""
 SWEEP_ROWS: Final = 65_536
 """Messages of objects that are looked at in one step."""
 
@@ -256,7 +258,8 @@ class ColdChore(Chore):
         order = needed_ms.argsort(kind="stable")
         ends = sizes[order].cumsum()
         count = max(1, int(ends[-1]) // OBJECT_BYTES, -(-order.size // OBJECT_ROWS_MAX))
-        bounds = ends.searchsorted(np.arange(1, count) * int(ends[-1]) // count)
+        shares = np.arange(1, count) * int(ends[-1]) // count
+        bounds = ends.searchsorted(shares, side="right")
         self._planned.extend(part for part in np.split(sequences[order], bounds) if part.size)
 
     def _put_next(self, core: PartitionCore) -> bool:
@@ -280,7 +283,8 @@ class ColdChore(Chore):
         if bounds[-1] - bounds[0] < CONTENT_BYTES_MIN:
             self._planned.popleft()
             return True
-        content = memoryview(column.buffers()[2])[int(bounds[0]) : int(bounds[-1])]
+        # As bytes without sign, which is what the library that encrypts takes.
+        content = memoryview(column.buffers()[2]).cast("B")[int(bounds[0]) : int(bounds[-1])]
         assert core.payloads is not None, "it is on"
         try:
             future = self._cold.put(core.payloads.owner, content)
@@ -325,8 +329,10 @@ class ColdChore(Chore):
             self._puts.remove(put)
             self._cold.end([whole.name])
             return
-        batch = self._stored.read(core.views.locators(sequences), TEXT_COLUMNS)
+        locators = core.views.locators(sequences)
+        batch = self._stored.read(locators, TEXT_COLUMNS)
         self._puts.remove(put)
+        core.journal.shed(locators >> limits.ROW_BITS, put.sizes[stays])
         column = reference_column(whole, put.offsets[stays], put.sizes[stays])
         core.cold.add(whole, sequences)
         relocate_rows(core, sequences, _with_payloads(batch, column))
@@ -339,18 +345,21 @@ class ColdChore(Chore):
         now_us, index = core.clock.now_us(), core.cold
         moved = sum(engine.counts.moved for engine in core.views.engines())
         is_moved = moved != self._moved and now_us >= self._swept_us + MOVED_US
+        index.called &= index.objects.keys()
+        if index.called:
+            self._next_sweep_us = min(self._next_sweep_us, self._swept_us + BUSY_US)
         if not self._sweep and (now_us >= self._next_sweep_us or is_moved) and index.objects:
             self._sweep.extend(index.objects.values())
             self._moved, self._swept_us = moved, now_us
             after_us = core.topic().cold_after_ms * 1_000
-            self._next_sweep_us = now_us + max(after_us // 8, 100_000)
+            self._next_sweep_us = now_us + max(after_us // 8, BUSY_US)
         rows_left = SWEEP_ROWS
         while self._sweep and rows_left > 0:
             one = self._sweep[0]
             rows_left -= one.sequences.size
             if not self._look_at(core, one):
                 # Too many are being read: it rings.
-                self._next_sweep_us = min(self._next_sweep_us, now_us + 100_000)
+                self._next_sweep_us = min(self._next_sweep_us, now_us + BUSY_US)
                 self._sweep.clear()
                 return
             self._sweep.popleft()
