@@ -197,7 +197,7 @@ def test_while_the_store_is_away_what_is_back_is_on_time__and_what_is_not_is_lat
     assert kept.fixture.broker.payloads.counts.cold_late >= 32
     kept.back()
     kept.fixture.advance(5_000)
-    assert sorted(kept.take()) == PAYLOADS[32:], "late, and not lost"
+    assert sorted(kept.take()) == sorted(PAYLOADS[32:]), "late, and not lost"
 
 
 def test_what_cannot_be_stored_stays__and_goes_later(make_kept: Callable[..., Kept]) -> None:
@@ -290,7 +290,7 @@ def test_erased_with_the_object__and_the_others_in_it_come_back(
         cursor = answer["next"]
         if cursor is None:
             break
-    assert cursor is None and answer["payloads"] == 1
+    assert (cursor, answer["payloads"]) == (None, 1)
     assert kept.stored == 3
     settle_at(kept, 48)
     left = [payload for number, payload in enumerate(PAYLOADS) if number != 3]
@@ -300,9 +300,7 @@ def test_erased_with_the_object__and_the_others_in_it_come_back(
 def erase_beside(kept: Kept, values: dict[str, Any]) -> dict[str, Any]:
     """A piece of an erasure, while time goes on."""
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(
-            erase, kept.fixture.broker, kept.fixture.broker.runtime(TOPIC), values
-        )
+        future = pool.submit(erase, kept.fixture.broker, kept.fixture.broker.runtime(TOPIC), values)
         until(lambda: kept.fixture.advance(100) or future.done())
         return future.result()
 

@@ -90,10 +90,8 @@ def _of_length(
 ) -> list[ColdRows]:
     records = content[ends[rows][:, None] + np.arange(length)]
     sizes, offsets = _numbers(records, _SIZE_AT), _numbers(records, _OFFSET_AT)
-    same = np.concatenate(
-        [records[:, _KIND_AT:_SIZE_AT], records[:, _SIZE_AT + 8 : _OFFSET_AT], records[:, _NAME_AT:]],
-        axis=1,
-    )
+    spans = ((_KIND_AT, _SIZE_AT), (_SIZE_AT + 8, _OFFSET_AT), (_NAME_AT, length))
+    same = np.concatenate([records[:, first:end] for first, end in spans], axis=1)
     objects = np.ascontiguousarray(same).view(f"V{same.shape[1]}").ravel()
     _, firsts, of = np.unique(objects, return_index=True, return_inverse=True)
     found = []

@@ -78,9 +78,7 @@ class PartitionPayloads:
 
     def seen_by(self, subscription: str) -> PartitionPayloads:
         """The same for a named subscription."""
-        view = PartitionPayloads(
-            self._payloads, self._let_go, self.place, self._topic, self.owner
-        )
+        view = PartitionPayloads(self._payloads, self._let_go, self.place, self._topic, self.owner)
         view._subscription = subscription
         view._guard, view._seen = self._guard, self._seen
         return view

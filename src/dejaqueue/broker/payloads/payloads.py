@@ -21,8 +21,9 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -117,7 +118,7 @@ class Payloads:
         self._executor = executor
         self._is_sealed = False
         self._guard = threading.Lock()
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._keepers = 0
 
     def open(self, journals: JournalStore) -> None:
         """Use the store of the settings, if they have one; asks nothing of it yet.
@@ -327,6 +328,22 @@ class Payloads:
                 self.doomed.append(EndedPayload(now_ms, name))
         if was_empty and self.doomed:
             self.on_doomed()
+
+    @contextmanager
+    def kept(self, wanted: bool = True) -> Iterator[None]:
+        """Nothing is deleted meanwhile by this broker's collector: a backup copies payloads."""
+        with self._guard:
+            self._keepers += wanted
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._keepers -= wanted
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether payloads of messages that are done stay for now."""
+        return self._keepers > 0
 
     def deleted(self, count: int) -> None:
         """Note that payloads were deleted."""

@@ -93,6 +93,10 @@ class PayloadCollector:
             if self._is_stopping:
                 return
             pause_us = 0
+            if self._payloads.is_kept:
+                pause_us = RETRY_MS * 1_000
+                next_us = max(next_us, self._clock.now_us() + pause_us)
+                continue
             try:
                 self.delete_doomed()
                 if self._is_wanted or self._clock.now_us() >= next_us:
