@@ -102,7 +102,7 @@ def decode(stored: bytes) -> Reference | bytes:
         name = stored[named_at:].decode()
     except (struct.error, UnicodeDecodeError) as wrong:
         raise JournalDamaged(f"a reference to a payload: {wrong}") from wrong
-    if not _PLAIN <= kind <= _COLD_SEALED or not name:
+    if not _PLAIN <= kind <= _COLD_SEALED or not name or (kind >= _COLD and not within[0]):
         raise JournalDamaged(f"a reference to a payload of kind {kind}, which is not known")
     own_key = key if kind in (_SEALED, _COLD_SEALED) else b""
     return Reference(name, byte_count, digest, own_key, *within)

@@ -110,7 +110,7 @@ class ColdChore(Chore):
         self._look_rows = 64
         self._waiting: list[tuple[Int64s, Int64s, Int64s]] = []
         self._waiting_bytes = 0
-        self._came_us = self._retry_us = 0
+        self._came_us = self._retry_us = self._sent_us = self._sent = 0
         self._planned: deque[Int64s] = deque()
         self._puts: list[_Put] = []
         self._gets: dict[str, Future[bytes]] = {}
@@ -269,6 +269,9 @@ class ColdChore(Chore):
             self._plan()
         if not self._planned or len(self._puts) >= PUTS_MAX or now_us < self._retry_us:
             return False
+        if self._is_busy(core, now_us) and not self._cold.takes_turn(now_us):
+            self._retry_us = now_us + BUSY_US
+            return False
         sequences = self._planned[0]
         sequences = sequences[self._stays(core, sequences)]
         if not sequences.size:
@@ -299,6 +302,13 @@ class ColdChore(Chore):
         self._puts.append(_Put(future, sequences, offsets, np.diff(bounds)))
         future.add_done_callback(lambda _: core.ring())
         return bool(self._planned)
+
+    def _is_busy(self, core: PartitionCore, now_us: int) -> bool:
+        """Whether messages came a moment ago. A full disk is worse than a slow producer."""
+        sent = core.views.unnamed.next_sequence
+        if sent != self._sent:
+            self._sent, self._sent_us = sent, now_us
+        return now_us < self._sent_us + QUIET_US and not core.lacks_room
 
     def _stays(self, core: PartitionCore, sequences: Int64s) -> Mask:
         """Which of these are there, and late enough to be cold yet."""
