@@ -114,6 +114,8 @@ class ColdChore(Chore):
         self._planned: deque[Int64s] = deque()
         self._puts: list[_Put] = []
         self._gets: dict[str, Future[bytes]] = {}
+        self._unread_us: dict[str, int] = {}
+        """Of objects that could not be read: when to try again."""
         self._returns: deque[_Return] = deque()
         self._sweep: deque[ColdObject] = deque()
         self._next_sweep_us = self._swept_us = 0
@@ -155,7 +157,6 @@ class ColdChore(Chore):
                 self._end_put(core)
         except RowsAwaited:
             return  # it is rung when they are there
-        self._stored.forget()
         self._end_gets(core)
         self._look_at_objects(core)
 
@@ -172,8 +173,6 @@ class ColdChore(Chore):
             return self._look(core) or self._put_next(core) or has_more
         except RowsAwaited:
             return has_more
-        finally:
-            self._stored.forget()
 
     def next_us(self, core: PartitionCore) -> int | None:
         """When objects are to be looked at, or what came is enough for one; None = neither."""
@@ -227,6 +226,7 @@ class ColdChore(Chore):
         if not rows.size:
             return
         column = self._stored.read(locators[rows], ("payload",)).column(0)
+        self._stored.forget()
         for found in cold_rows(column):
             core.cold.add(found.whole, sequences[rows[found.rows]])
         sizes = np.diff(text_offsets(column)).astype(np.int64)
@@ -278,6 +278,7 @@ class ColdChore(Chore):
             self._planned.popleft()
             return True
         column = self._stored.read(core.views.locators(sequences), ("payload",)).column(0)
+        self._stored.forget()
         goes = np.diff(text_offsets(column)) >= PAYLOAD_BYTES_MIN
         goes[marked_rows(column)] = False
         if not goes.all():
@@ -341,6 +342,7 @@ class ColdChore(Chore):
             return
         locators = core.views.locators(sequences)
         batch = self._stored.read(locators, TEXT_COLUMNS)
+        self._stored.forget()
         self._puts.remove(put)
         core.journal.shed(locators >> limits.ROW_BITS, put.sizes[stays])
         column = reference_column(whole, put.offsets[stays], put.sizes[stays])
@@ -379,8 +381,11 @@ class ColdChore(Chore):
         index, name = core.cold, one.whole.name
         if name in self._gets or name not in index.objects:
             return True
+        if self._unread_us.get(name, 0) > core.clock.now_us():  # others are not to wait for it
+            return True
         one.sequences = one.sequences[core.views.locators(one.sequences) >= 0]
         if not one.sequences.size:
+            self._unread_us.pop(name, None)
             if index.is_complete:  # else some of its rows may not have been seen yet
                 del index.objects[name]
                 index.called.discard(name)
@@ -412,9 +417,11 @@ class ColdChore(Chore):
             except CancelledError:
                 continue
             except DejaQError as failure:
-                self._next_sweep_us = core.clock.now_us() + RETRY_US
+                self._unread_us[name] = core.clock.now_us() + RETRY_US
+                self._next_sweep_us = min(self._next_sweep_us, self._unread_us[name])
                 self._tell(core, failure)
                 continue
+            self._unread_us.pop(name, None)
             self._told = False
             self._next_sweep_us = min(self._next_sweep_us, core.clock.now_us())  # for the next one
             if one is not None:
@@ -448,6 +455,7 @@ class ColdChore(Chore):
         there = sequences[core.views.locators(sequences) >= 0]
         if there.size:
             batch = self._stored.read(core.views.locators(there), TEXT_COLUMNS)
+            self._stored.forget()
             column = batch.column(TEXT_COLUMNS.index("payload"))
             for found in cold_rows(column):
                 if found.whole == back.whole:

@@ -86,3 +86,9 @@ def test_when_the_broker_stops_nothing_is_asked(kept: Kept) -> None:
     kept.payloads.close()
     with pytest.raises(Unavailable, match="stopping"):
         kept.cold.put("3-t", b"x")
+
+
+def test_while_messages_come_one_is_stored_in_a_second(kept: Kept) -> None:
+    assert kept.cold.takes_turn(5_000_000)
+    assert not kept.cold.takes_turn(5_999_999)
+    assert kept.cold.takes_turn(6_000_000)
