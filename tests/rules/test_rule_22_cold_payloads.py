@@ -251,7 +251,8 @@ def test_switched_off_and_started_anew__the_collector_has_them_come_back(
     kept.back()
     assert cold_count(kept) == 0, "nobody has looked"
     kept.collector.collect()
-    settle_at(kept, 64)
+    counts = kept.fixture.broker.payloads.counts
+    until(lambda: kept.fixture.advance(200) or counts.cold_returned == 64)
     settle_at(kept, 0)
     kept.clean()
     assert kept.stored == 0
