@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import xxhash
 
-from dejaqueue import limits
 from dejaqueue.engine import apply, commands, view_rows
 from dejaqueue.engine.arrays import Int64s, Mask, UInt8s
 from dejaqueue.engine.commands import Command
@@ -514,16 +513,6 @@ class PartitionViews:
             dues_ms = np.where(left, engine.dues(sequences), dues_ms)
             left &= engine.states(sequences) == DONE
         return dues_ms
-
-    def needed_ms(self, sequences: Int64s) -> Int64s:
-        """When each is needed first in any view: when it is due, 0 of what is leased, dead or
-        staged; INSTANT_MS_MAX + 1 of what every view is done with, retained or not."""
-        needed_ms = np.full(sequences.size, limits.INSTANT_MS_MAX + 1, dtype=np.int64)
-        for engine in self.engines():
-            states = engine.states(sequences)
-            theirs = np.where(states == SCHEDULED, engine.dues(sequences), 0)
-            needed_ms = np.where(states == DONE, needed_ms, np.minimum(needed_ms, theirs))
-        return needed_ms
 
     def backlog(self, mean_payload_bytes: int) -> tuple[int, int]:
         """As `Engine.backlog`, of the view that has most."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue import limits
 from dejaqueue.engine import commands
 from dejaqueue.engine.commands import Ack, Cancel, Decide, Enqueue, InView, Lease, Move, Nack
 from dejaqueue.engine.engine import Engine
@@ -207,19 +206,3 @@ def test_keys_are_taken_while_any_view_is_not_done() -> None:
     [new] = partition.send(5, key_hashes=array(77), replaced=array(sequence))
     assert partition.lease(view).sequences.tolist() == [new]
     partition.views.check()
-
-
-def test_when_a_message_is_needed_first_in_any_view() -> None:
-    partition = Partition()
-    partition.open("later")
-    number = partition.open("log", by_arrival=True)
-    [soon, late] = partition.send(5_000, 9_000)
-    both, end = np.array([soon, late]), limits.INSTANT_MS_MAX + 1
-    arrived_ms = int(partition.views.needed_ms(both)[0])
-    assert arrived_ms <= partition.now_ms, "in a view by arrival it is due when it comes"
-    leased = partition.lease(number)
-    assert partition.views.needed_ms(both).tolist() == [0, 0]
-    partition.apply(InView, number, Ack(partition.now_ms + 1, leased.lease_id))
-    assert partition.views.needed_ms(both).tolist() == [5_000, 9_000]
-    partition.apply(Cancel, both[:1])
-    assert partition.views.needed_ms(both).tolist() == [end, 9_000]

@@ -31,7 +31,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.payloads.cold_objects import ColdObjects
 from dejaqueue.broker.shard.chore import Chore
-from dejaqueue.broker.shard.cold_index import ColdIndex, ColdObject
+from dejaqueue.broker.shard.cold_index import ColdIndex, ColdObject, needed_ms
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.maintenance import relocate_rows
 from dejaqueue.broker.shard.stored_rows import RowsAwaited, StoredRows
@@ -203,23 +203,21 @@ class ColdChore(Chore):
             core.cold.is_complete |= first >= self._pass_end
             return False
         sequences = np.arange(first, last, dtype=np.int64)
-        needed_ms = views.needed_ms(sequences)
-        is_far = (needed_ms > core.now_ms() + after_ms) & (needed_ms <= limits.INSTANT_MS_MAX)
+        needs_ms = needed_ms(views, sequences)
+        is_far = (needs_ms > core.now_ms() + after_ms) & (needs_ms <= limits.INSTANT_MS_MAX)
         if first < self._pass_end:
-            self._find(core, sequences, needed_ms, is_far & bool(after_ms))
+            self._find(core, sequences, needs_ms, is_far & bool(after_ms))
         else:  # their payloads are looked at when they go
             mean_bytes = max(1, core.mean_payload_bytes)
             sizes = np.full(np.count_nonzero(is_far), mean_bytes, dtype=np.int64)
-            self._wait(core, sequences[is_far], needed_ms[is_far], sizes)
+            self._wait(core, sequences[is_far], needs_ms[is_far], sizes)
             self._look_rows = LOOK_ROWS_MAX
         self._next = last
         if last >= self._pass_end and not core.cold.is_complete:
             core.cold.is_complete, self._next_sweep_us = True, 0
         return last < views.unnamed.next_sequence
 
-    def _find(
-        self, core: PartitionCore, sequences: Int64s, needed_ms: Int64s, is_far: Mask
-    ) -> None:
+    def _find(self, core: PartitionCore, sequences: Int64s, needs_ms: Int64s, is_far: Mask) -> None:
         """Of what was there when the partition was read, see what is cold and what may be."""
         locators = core.views.locators(sequences)
         rows = np.flatnonzero(locators >= 0)
@@ -232,18 +230,18 @@ class ColdChore(Chore):
         sizes = np.diff(text_offsets(column)).astype(np.int64)
         goes = is_far[rows] & (sizes >= PAYLOAD_BYTES_MIN)
         goes[marked_rows(column)] = False
-        self._wait(core, sequences[rows[goes]], needed_ms[rows[goes]], sizes[goes])
+        self._wait(core, sequences[rows[goes]], needs_ms[rows[goes]], sizes[goes])
         # Few at first: they may be large.
         mean_bytes = max(1, int(sizes.sum()) // rows.size)
         self._look_rows = max(16, min(LOOK_BYTES // mean_bytes, 4 * self._look_rows, LOOK_ROWS_MAX))
 
     def _wait(
-        self, core: PartitionCore, sequences: Int64s, needed_ms: Int64s, sizes: Int64s
+        self, core: PartitionCore, sequences: Int64s, needs_ms: Int64s, sizes: Int64s
     ) -> None:
         """Wait with what may go, until it is enough."""
         if not sequences.size:
             return
-        self._waiting.append((sequences, needed_ms, sizes))
+        self._waiting.append((sequences, needs_ms, sizes))
         self._waiting_bytes += int(sizes.sum())
         self._came_us = core.clock.now_us()
         if self._waiting_bytes >= SORT_BYTES:
@@ -251,11 +249,11 @@ class ColdChore(Chore):
 
     def _plan(self) -> None:
         """What waits is for objects of about one size, by due time."""
-        sequences, needed_ms, sizes = (
+        sequences, needs_ms, sizes = (
             np.concatenate([some[place] for some in self._waiting]) for place in range(3)
         )
         self._waiting, self._waiting_bytes = [], 0
-        order = needed_ms.argsort(kind="stable")
+        order = needs_ms.argsort(kind="stable")
         ends = sizes[order].cumsum()
         count = max(1, int(ends[-1]) // OBJECT_BYTES, -(-order.size // OBJECT_ROWS_MAX))
         shares = np.arange(1, count) * int(ends[-1]) // count
@@ -313,9 +311,9 @@ class ColdChore(Chore):
 
     def _stays(self, core: PartitionCore, sequences: Int64s) -> Mask:
         """Which of these are there, and late enough to be cold yet."""
-        needed_ms = core.views.needed_ms(sequences)
+        needs_ms = needed_ms(core.views, sequences)
         far_ms = core.now_ms() + core.topic().cold_after_ms * 3 // 4
-        is_far = (needed_ms > far_ms) & (needed_ms <= limits.INSTANT_MS_MAX)
+        is_far = (needs_ms > far_ms) & (needs_ms <= limits.INSTANT_MS_MAX)
         return is_far & (core.views.locators(sequences) >= 0)
 
     def _end_put(self, core: PartitionCore) -> None:
@@ -391,9 +389,9 @@ class ColdChore(Chore):
                 index.called.discard(name)
                 self._cold.end([name])
             return True
-        needed_ms = int(core.views.needed_ms(one.sequences).min())
+        first_ms = int(needed_ms(core.views, one.sequences).min())
         after_ms = core.topic().cold_after_ms
-        is_due = needed_ms <= core.now_ms() + after_ms // 2 or not after_ms or name in index.called
+        is_due = first_ms <= core.now_ms() + after_ms // 2 or not after_ms or name in index.called
         if not is_due or any(back.whole.name == name for back in self._returns):
             return True
         if len(self._gets) + len(self._returns) >= GETS_MAX:
@@ -437,12 +435,12 @@ class ColdChore(Chore):
 
     def _due_soon(self, core: PartitionCore, one: ColdObject) -> Int64s:
         """What of an object comes back now, the first that is due first."""
-        needed_ms = core.views.needed_ms(one.sequences)
-        order = needed_ms.argsort(kind="stable")
+        needs_ms = needed_ms(core.views, one.sequences)
+        order = needs_ms.argsort(kind="stable")
         after_ms = core.topic().cold_after_ms
         if not after_ms or one.whole.name in core.cold.called:
             return one.sequences[order]
-        count = int(np.count_nonzero(needed_ms <= core.now_ms() + after_ms * 3 // 4))
+        count = int(np.count_nonzero(needs_ms <= core.now_ms() + after_ms * 3 // 4))
         return one.sequences[order[:count]]
 
     def _return_some(self, core: PartitionCore) -> None:

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.table import DONE, SCHEDULED
+from dejaqueue.engine.views import PartitionViews
 from dejaqueue.schema.references import Reference
 
 
@@ -64,3 +67,14 @@ class ColdIndex:
     def row_count(self) -> int:
         """Messages that are in an object, as far as is known."""
         return sum(one.sequences.size for one in self.objects.values())
+
+
+def needed_ms(views: PartitionViews, sequences: Int64s) -> Int64s:
+    """When each message is needed first in any view: when it is due, 0 of what is leased, dead or
+    staged; INSTANT_MS_MAX + 1 of what every view is done with, retained or not."""
+    found = np.full(sequences.size, limits.INSTANT_MS_MAX + 1, dtype=np.int64)
+    for engine in views.engines():
+        states = engine.states(sequences)
+        theirs = np.where(states == SCHEDULED, engine.dues(sequences), 0)
+        found = np.where(states == DONE, found, np.minimum(found, theirs))
+    return found
