@@ -135,8 +135,7 @@ class Broker:
         self._collecting: Running | None = None
         self._erasure_schedule: ErasureSchedule | None = None
         self._erasing: Running | None = None
-        letters = self._threads.executor("dejaq-dead-letters")
-        self.carrier = Carrier(self, letters, self.payloads)
+        self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"), self.payloads)
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
