@@ -46,10 +46,10 @@ def settings_options(command: Command) -> Command:
 
 
 def chosen_settings(
-    assignments: tuple[str, ...], file: Path | None, data: str | None = None
+    assignments: tuple[str, ...], file: Path | None, journal_url: str | None = None
 ) -> BrokerSettings:
     """The settings that these options say."""
-    flags: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": data}
+    flags: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": journal_url}
     return read_settings(flags | {"assignments": assignments, "file": file}).settings
 
 

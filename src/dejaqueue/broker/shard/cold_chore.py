@@ -73,7 +73,7 @@ SWEEP_ROWS: Final = 65_536
 """Messages of objects that are looked at in one step."""
 
 
-class _Put(NamedTuple):
+class _OutgoingObject(NamedTuple):
     """An object that is being stored; rows in the order in which they are in it."""
 
     future: Future[Reference]
@@ -83,7 +83,7 @@ class _Put(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Return:
+class _ReturningObject:
     """An object that was read.
 
     Attributes:
@@ -112,11 +112,11 @@ class ColdChore(Chore):
         self._waiting_bytes = 0
         self._came_us = self._retry_us = self._sent_us = self._sent = 0
         self._planned: deque[Int64s] = deque()
-        self._puts: list[_Put] = []
+        self._puts: list[_OutgoingObject] = []
         self._gets: dict[str, Future[bytes]] = {}
         self._unread_us: dict[str, int] = {}
         """Of objects that could not be read: when to try again."""
-        self._returns: deque[_Return] = deque()
+        self._returns: deque[_ReturningObject] = deque()
         self._sweep: deque[ColdObject] = deque()
         self._next_sweep_us = self._swept_us = 0
         self._moved = 0
@@ -298,7 +298,7 @@ class ColdChore(Chore):
             return False
         self._planned.popleft()
         offsets = bounds[:-1] - bounds[0]
-        self._puts.append(_Put(future, sequences, offsets, np.diff(bounds)))
+        self._puts.append(_OutgoingObject(future, sequences, offsets, np.diff(bounds)))
         future.add_done_callback(lambda _: core.ring())
         return bool(self._planned)
 
@@ -424,7 +424,7 @@ class ColdChore(Chore):
             self._next_sweep_us = min(self._next_sweep_us, core.clock.now_us())  # for the next one
             if one is not None:
                 sequences = self._due_soon(core, one)
-                self._returns.append(_Return(one.whole, content, sequences))
+                self._returns.append(_ReturningObject(one.whole, content, sequences))
 
     def _tell(self, core: PartitionCore, failure: DejaQError) -> None:
         """Say once that what is due soon cannot be read."""
