@@ -15,13 +15,14 @@ class FaultyBucket(Bucket):
 
     Attributes:
         is_away: every call fails.
+        fails_get: whole objects cannot be read.
         before_put: called with the name of what is stored.
     """
 
     def __init__(self, root: Path) -> None:
         self._bucket = DirectoryBucket(root, "payloads")
         self.root, self.url = root, self._bucket.url
-        self.is_away = False
+        self.is_away = self.fails_get = False
         self.before_put: Callable[[str], None] = lambda _: None
         self.calls = 0
 
@@ -41,6 +42,8 @@ class FaultyBucket(Bucket):
 
     def get(self, name: str) -> bytes | None:
         self._check()
+        if self.fails_get:
+            raise Unavailable("payloads: 503 Slow Down", 1_000)
         return self._bucket.get(name)
 
     def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:

@@ -201,6 +201,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "max_backlog_bytes": (0, 1 << 62),
     "retention_ms": (0, limits.INSTANT_MS_MAX),
     "retention_bytes": (0, 1 << 62),
+    "cold_after_ms": (0, limits.INSTANT_MS_MAX),
     "producer_rate_max": (0, 1 << 31),
     "ageing_ms": (0, limits.LEASE_MS_MAX),
     "group_in_flight_max": (0, limits.CREDIT_MAX),
@@ -225,6 +226,8 @@ def _choice(kind: type[_Choice], name: str, value: Any) -> _Choice:
 
 LEASE_MS_USUAL_MIN = 1_000
 """Shorter leases are allowed, and warned of."""
+COLD_AFTER_MS_USUAL_MIN = 60_000
+"""The same."""
 DEAD_ENDING = ".dead"
 """How a dead-letter topic is called that was given no name."""
 
@@ -310,6 +313,10 @@ class Topic:
     """Payload bytes of the newest messages, which are kept for replay; 0 = no limit."""
     retention_keys: bool = False
     """True: of what is kept for replay, only the newest message of each key is."""
+    cold_after_ms: int = 0
+    """Payloads of messages that are due later than this from now may leave the journal for the
+    payload store; they are back before they are due (docs/guides/cold-payloads.md). An hour is
+    usual; 0 = none leaves, and those that have come back."""
     unnamed: bool = True
     """False: the topic is no queue; messages are for its named subscriptions alone (rule 19)."""
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -457,6 +464,9 @@ class Topic:
             texts.append(
                 f"lease_ms is {self.lease_ms}, under lease_ahead_ms, {self.lease_ahead_ms}: {text}"
             )
+        if 0 < self.cold_after_ms < COLD_AFTER_MS_USUAL_MIN:
+            text = "payloads go and come back for little, and may be late"
+            texts.append(f"cold_after_ms is {self.cold_after_ms}: {text}")
         return tuple(texts)
 
     def settings(self) -> dict[str, Any]:
@@ -473,7 +483,7 @@ class Topic:
         values = self.settings()
         # Brokers of earlier versions do not know these.
         retention = ("retention_ms", "retention_bytes", "retention_keys")
-        for name in ("labels", "subscriptions", *retention):
+        for name in ("labels", "subscriptions", "cold_after_ms", *retention):
             if not values[name]:
                 del values[name]
         if self.unnamed:

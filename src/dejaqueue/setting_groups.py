@@ -150,6 +150,12 @@ class BackupSettings(Group):
         description="Backups that are older than this are deleted, but for the newest one. A "
         "week: somebody has noticed by then. 0 = however old. Can change live.",
     )
+    payloads: bool = Field(
+        default=False,
+        description="Each backup, also one by command, copies what its messages have in the "
+        "payload store (`payloads.url`), once for all backups that need it, so that a restore has "
+        "it whatever became of that store. Can change live.",
+    )
     verify_interval_ms: int = Field(
         default=86_400_000,
         ge=0,

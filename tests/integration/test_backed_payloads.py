@@ -1,5 +1,6 @@
 """Covers: backups of messages whose payloads are in the payload store: what `dejaq backup payloads`
-says of them, that a restored broker reads them after they are done in the first, and leaves them.
+says of them, that a restored broker reads them after they are done in the first, and leaves them;
+copies of them beside the backup, and how a restore puts them back.
 
 Not covered: what a backup has of messages themselves (test_backup.py).
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,14 @@ from click.testing import CliRunner, Result
 import dejaqueue
 from dejaqueue import Client, limits
 from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.payload_copies import PayloadCopies
 from dejaqueue.broker.backup.restoring import Restore, RestorePlan
 from dejaqueue.cli.backed_payloads import backed_payloads
+from dejaqueue.cli.backup import backup
+from dejaqueue.cli.restore import restore
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.registry import open_store
-from dejaqueue.setting_groups import PayloadSettings
+from dejaqueue.setting_groups import BackupSettings, PayloadSettings
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.patience import PATIENCE_SECONDS, until
 
@@ -99,3 +104,81 @@ def test_what_is_restored_has_its_payloads_and_leaves_them(folder: Path) -> None
     with client_on(folder, "second") as client:
         assert sorted(taken(client)) == sorted([b"small", LARGE, STREAMED])
     assert sorted(folder.glob("payloads/*/1-t/**/*")) == before
+
+
+def restored(folder: Path, name: str) -> Result:
+    """A restore of the newest backup beside another payload store."""
+    arguments = [str(folder / "backups"), "--data", str(folder / name)]
+    url = f"payloads.url={folder / 'elsewhere'}"
+    return CliRunner().invoke(restore, [*arguments, "--set", url], standalone_mode=False)
+
+
+def test_with_copies_a_backup_needs_its_payload_store_no_more(folder: Path) -> None:
+    result = asked(folder, "--copy", "--json")
+    assert result.exception is None
+    found = json.loads(result.output)
+    assert (found["copies"], found["new_objects"]) == (4, 4)  # two parts and their list
+    again = json.loads(asked(folder, "--copy", "--json").output)
+    assert (again["copies"], again["new_objects"]) == (4, 0)
+    shutil.rmtree(folder / "payloads")
+    result = restored(folder, "second")
+    assert result.exception is None, result.output
+    assert "4 of 4 objects of large payloads were put back" in result.stderr
+    shutil.move(folder / "elsewhere", folder / "payloads")
+    with client_on(folder, "second") as client:
+        assert sorted(taken(client)) == sorted([b"small", LARGE, STREAMED])
+
+
+def test_a_damaged_copy_is_found_by_name__and_not_put_back(folder: Path) -> None:
+    asked(folder, "--copy")
+    listed = CliRunner().invoke(backup, ["list", str(folder / "backups")], standalone_mode=False)
+    assert "copied" in listed.output
+    [large] = [
+        path
+        for path in folder.glob("backups/payloads/objects/*/*/*")
+        if path.is_file() and path.stat().st_size == len(LARGE)
+    ]
+    large.write_bytes(b"x" * len(LARGE))
+    checked = CliRunner().invoke(backup, ["verify", str(folder / "backups")], standalone_mode=False)
+    assert isinstance(checked.exception, JournalDamaged)
+    assert f"{large.name} is not what was copied" in checked.output
+    result = restored(folder, "second")
+    assert isinstance(result.exception, JournalDamaged)
+    assert not (folder / "second" / "topics").is_dir() or not list(
+        (folder / "second" / "topics").glob("t")
+    )
+
+
+def test_what_is_missing_is_named_and_the_others_are_copied(folder: Path) -> None:
+    for path in folder.glob("payloads/*/1-t/*"):
+        if path.is_file():
+            path.unlink()
+    result = asked(folder, "--copy", "--json")
+    assert isinstance(result.exception, JournalDamaged)
+    assert json.loads(result.output)["copies"] == 3
+
+
+def test_the_broker_copies_by_itself__before_a_payload_that_is_done_goes(tmp_path: Path) -> None:
+    payloads = PayloadSettings(url=str(tmp_path / "payloads"), inline_bytes_max=1_024)
+    settings = BrokerSettings(
+        journal=JournalSettings(url=str(tmp_path / "first")),
+        payloads=payloads,
+        backup=BackupSettings(payloads=True),
+    )
+    with dejaqueue.open(tmp_path / "first", settings=settings) as client:
+        client.create_topic("t")
+        client.send_batch("t", [{"payload": LARGE}, {"payload": LARGE + b"2"}])
+        client.backup(str(tmp_path / "backups"))
+        until(lambda: client.backup_progress()["state"] == "done", "the backup is taken")
+        assert client.backup_progress()["payload_objects"] == 2
+    copies = PayloadCopies(Archive.open(str(tmp_path / "backups")).bucket)
+    assert len(copies.needed(copies.backups()[0]) or {}) == 2
+
+
+def test_copies_go_with_the_last_backup_that_needs_them(folder: Path) -> None:
+    asked(folder, "--copy")
+    archive = Archive.open(str(folder / "backups"))
+    archive.forget(archive.ids())
+    later_ms = 4_000_000_000_000
+    archive.sweep(later_ms)
+    assert not [path for path in folder.glob("backups/payloads/**/*") if path.is_file()]

@@ -130,7 +130,7 @@ def test_a_topic_without_a_name_is_refused() -> None:
 def test_name_and_kind_stay_as_they_are() -> None:
     assert {"name", "kind"}.isdisjoint(CHANGEABLE)
     topic = Topic("x", labels={"owner": "shop"}, subscriptions={"s": {}}, retention_ms=1)
-    topic = replace(topic, retention_bytes=1, retention_keys=True)
+    topic = replace(topic, retention_bytes=1, retention_keys=True, cold_after_ms=60_000)
     assert set(CHANGEABLE) <= set(replace(topic, group_runs=True).to_dict())
 
 

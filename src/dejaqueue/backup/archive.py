@@ -5,6 +5,7 @@
     pieces/<2 digits>/<name>    content, by its SHA-256; backups share pieces
     taking/<name>               one of a cluster is being taken: its brokers look for it
     chains/<chain>/<number>     what was done since the newest backup (log_chain.py)
+    payloads/…                  copies of large payloads (payload_copies.py)
 
 Room: backup. Any thread.
 Holds: a backup names pieces that were stored before it; a piece that is there is only ever replaced
@@ -29,6 +30,7 @@ from dejaqueue.backup.log_chain import (
 )
 from dejaqueue.backup.log_pieces import check_slice
 from dejaqueue.backup.manifest import Manifest, Piece
+from dejaqueue.backup.payload_copies import PayloadCopies
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused
@@ -282,6 +284,7 @@ class Archive:
         left = [one.name for one in self.bucket.objects(_TAKING) if one.stored_ms < old_ms]
         self.bucket.delete(left)
         self._sweep_chains()
+        PayloadCopies(self.bucket).sweep(set(self.ids()), now_ms)
         return len(orphans)
 
     def _sweep_chains(self) -> None:

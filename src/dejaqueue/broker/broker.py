@@ -27,6 +27,7 @@ from dejaqueue.broker.history.history import History, directory_of
 from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.partition.staged import StageOf
 from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.payloads.cold_objects import ColdObjects
 from dejaqueue.broker.payloads.payloads import THREADS, Payloads
 from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
@@ -134,8 +135,7 @@ class Broker:
         self._collecting: Running | None = None
         self._erasure_schedule: ErasureSchedule | None = None
         self._erasing: Running | None = None
-        letters = self._threads.executor("dejaq-dead-letters")
-        self.carrier = Carrier(self, letters, self.payloads)
+        self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"), self.payloads)
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
@@ -169,6 +169,7 @@ class Broker:
             coordinator,
             self.carrier,
             self._grow_topic,
+            ColdObjects(self.payloads) if self.settings.payloads.url else None,
         )
 
     # --- life ---------------------------------------------------------------------------------
@@ -472,6 +473,7 @@ class Broker:
         with self._names.held(topic.name):
             self.check_running()
             self.history.check(topic.history)
+            self.payloads.check(topic.cold_after_ms)
             if self.alone is not None:
                 deleting.finish(topic.name, self.store, self.alone, self.tell_all)
                 if self.alone.find(topic.name) is None:
@@ -488,6 +490,7 @@ class Broker:
         with self._names.held(name):
             self.check_running()
             self.history.check(not callable(changes) and changes.get("history"))
+            self.payloads.check(0 if callable(changes) else changes.get("cold_after_ms"))
             topic = self._catalogue.alter(name, changes)
             served = [one for one in map(self._topics.get, self.served_names(topic)) if one]
             self._follow_catalogue(served)

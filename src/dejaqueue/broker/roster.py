@@ -19,6 +19,9 @@ from dejaqueue.broker.history.recorder import Recorder
 from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.letters.dead_letters import DeadLetters
 from dejaqueue.broker.partition.partition import Duties
+from dejaqueue.broker.payloads.cold_objects import ColdObjects
+from dejaqueue.broker.shard.chore import Chore
+from dejaqueue.broker.shard.cold_chore import ColdChore
 from dejaqueue.broker.shard.key_retention_chore import KeyRetentionChore
 from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.shard.pace_chore import PaceChore
@@ -37,6 +40,7 @@ class Roster:
 
     Attributes:
         grow: raises a topic, by name, to so many partitions; returns at once.
+        cold: None = the broker has no payload store.
     """
 
     settings: DispatchSettings
@@ -46,6 +50,7 @@ class Roster:
     coordinator: Coordinator
     carrier: Carrier
     grow: Callable[[str, int], None]
+    cold: ColdObjects | None = None
 
     def of_topic(
         self, topic: Topic, counting: TopicCounts, shards: int = 1
@@ -65,6 +70,7 @@ class Roster:
         )
 
         def duties_of(partition_number: int) -> Duties:
+            cold: tuple[Chore, ...] = () if self.cold is None else (ColdChore(self.cold),)
             recorder = Recorder(self.history, topic_name, partition_number, counting)
             return Duties(
                 Maintenance(self.snapshot_writer, self.room, recorder.settle),
@@ -79,6 +85,7 @@ class Roster:
                     RetentionChore(),
                     KeyRetentionChore(),
                     SeedingChore(),
+                    *cold,
                 ),
                 lambda: (DeadLetters(self.carrier), PaceChore()),
             )

@@ -1,49 +1,42 @@
-"""`dejaq backup payloads`: what a backup needs of the payload store, and what is missing there.
+"""`dejaq backup payloads`: what a backup needs of the payload store, what is missing there, copies.
 
-Room: cli. Reads the archive, and lists the payload store; changes nothing.
+Room: cli. Reads the archive and the payload store; changes the archive with `--copy` alone.
 See: backup.py; broker/backup/backed_payloads.py; docs/guides/large-payloads.md.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from dejaqueue.cli.config import FLAGS, read_settings
+from dejaqueue.cli.archive_options import (
+    chosen_settings,
+    cipher_for,
+    named_backup,
+    payload_store_of,
+    settings_options,
+)
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_fields, print_json
-from dejaqueue.errors import BadRequest, JournalDamaged
+from dejaqueue.errors import JournalDamaged
 
 
 @click.command(
     "payloads",
     epilog="Examples: `dejaq backup payloads /var/backups/dejaq --config dejaq.toml` · "
-    "`dejaq backup payloads s3://bucket/dejaq --set payloads.url=s3://bucket/payloads`",
+    "`dejaq backup payloads s3://bucket/dejaq --copy --set payloads.url=s3://bucket/payloads`",
 )
 @click.argument("where", metavar="URL")
 @click.argument("name", metavar="BACKUP", required=False)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="GROUP.FIELD=VALUE",
-    help="A setting, as `payloads.url` and `encryption.master_key`; may be repeated.",
-)
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    envvar="DEJAQ_CONFIG",
-    show_envvar=True,
-    help="A TOML file with settings.",
-)
+@click.option("--copy", is_flag=True, help="Copy them beside the backup; a restore has them then.")
+@settings_options
 @json_option("Print JSON.")
 def backed_payloads(
     where: str,
     name: str | None,
     *,
+    copy: bool,
     assignments: tuple[str, ...],
     file: Path | None,
     as_json: bool,
@@ -51,32 +44,28 @@ def backed_payloads(
     """Say what BACKUP at URL, or the newest, needs of the payload store that the settings name.
 
     A backup has messages, and of large payloads what refers to them. What is missing from the
-    store is named; the exit status is 5 then.
+    store is named; the exit status is 5 then. With --copy each is compared with its hash, and
+    copied if no earlier backup has it.
     """
     from dejaqueue.backup.archive import Archive
-    from dejaqueue.broker.backup.backed_payloads import check_payloads
-    from dejaqueue.broker.backup.restoring import cipher_of
-    from dejaqueue.journal.encryption.master_keys import load_master_keys
-    from dejaqueue.payloads.payload_store import open_payload_store
+    from dejaqueue.broker.backup.backed_payloads import check_payloads, copy_payloads
 
-    chosen: dict[str, Any] = dict.fromkeys(FLAGS)
-    settings = read_settings(chosen | {"assignments": assignments, "file": file}).settings
-    if not settings.payloads.url:
-        raise BadRequest("payloads.url", "where the payloads are", "")
+    settings = chosen_settings(assignments, file)
+    store = payload_store_of(settings)
     archive = Archive.open(where)
-    manifest = archive.newest() if name is None else archive.manifest(name)
-    if manifest is None:
-        raise BadRequest("url", "a place with backups", where)
-    source = settings.encryption.master_key
-    cipher = cipher_of(manifest, load_master_keys(source) if source else ())
-    store = open_payload_store(settings.payloads.url, lambda: 0)
+    manifest = named_backup(archive, where, name)
+    cipher = cipher_for(manifest, settings)
+    new = copy_payloads(archive, manifest, cipher, store) if copy else None
     found = check_payloads(archive, manifest, cipher, store)
+    facts = {"backup": found.backup, "payloads": found.payloads, "bytes": found.bytes}
+    if new is not None:
+        facts |= {"new_objects": new.new_objects, "new_bytes": new.new_bytes}
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | facts)
     else:
         for one in found.missing:
             click.echo(f"missing: {one}")
-        facts = {"backup": found.backup, "payloads": found.payloads, "bytes": found.bytes}
-        print_fields(facts, as_json=False)
+        copies = "none" if found.copies is None else found.copies
+        print_fields(facts | {"copies": copies}, as_json=False)
     if found.missing:
         raise JournalDamaged(f"{len(found.missing)} objects are missing from the payload store")

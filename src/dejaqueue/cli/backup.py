@@ -86,17 +86,20 @@ def list_backups(where: str, *, as_json: bool) -> None:
     """List the backups at URL, the oldest first: each can be restored by itself.
 
     `restored to` is the last instant that can be restored: where a broker archives what it does
-    between two backups, it is behind the newest one.
+    between two backups, it is behind the newest one. `payloads` says whether large payloads were
+    copied beside it.
     """
     from dejaqueue.backup.archive import Archive
+    from dejaqueue.backup.payload_copies import PayloadCopies
 
     archive = Archive.open(where)
+    copied = set(PayloadCopies(archive.bucket).backups())
     rows: list[dict[str, Any]] = []
     newest: dict[str, tuple[Manifest, dict[str, Any]]] = {}
     for name in archive.ids():
         try:
             manifest = archive.manifest(name)
-            found = manifest.describe() | {"reach_ms": manifest.cut_ms}
+            found = manifest.describe() | {"reach_ms": manifest.cut_ms, "payloads": name in copied}
             newest[manifest.store] = manifest, found
         except JournalDamaged as damage:
             found = {"id": name, "damage": str(damage)}
@@ -123,6 +126,7 @@ def list_backups(where: str, *, as_json: bool) -> None:
                 "bytes": row.get("bytes", "?"),
                 "new bytes": row.get("new_bytes", "?"),
                 "encrypted": row.get("encrypted", "?"),
+                "payloads": "copied" if row.get("payloads") else "",
                 "": "DAMAGED" if "damage" in row else "",
             }
             for row in rows
@@ -142,8 +146,10 @@ def verify(where: str, name: str | None, *, as_json: bool) -> None:
     Needs no keys. What is missing or damaged is named; the exit status is 5 then.
     """
     from dejaqueue.backup.archive import Archive
+    from dejaqueue.backup.payload_copies import PayloadCopies
 
     archive = Archive.open(where)
+    copies, copied = PayloadCopies(archive.bucket), set[str]()
     checked: set[str] = set()
     damage: list[str] = []
     newest: dict[str, Manifest] = {}
@@ -152,6 +158,7 @@ def verify(where: str, name: str | None, *, as_json: bool) -> None:
         try:
             manifest = archive.manifest(one)
             damage += archive.damage(manifest, checked)
+            damage += copies.damage(one, copied)
             newest[manifest.store] = manifest
         except JournalDamaged as wrong:
             damage.append(str(wrong))
@@ -164,6 +171,7 @@ def verify(where: str, name: str | None, *, as_json: bool) -> None:
         "backups": len(names),
         "pieces": len(checked),
         "log_pieces": log_pieces,
+        "payload_objects": len(copied),
         "damage": damage,
     }
     if as_json:

@@ -7,18 +7,20 @@ See: backup.py beside; docs/guides/backup.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dejaqueue.cli.config import FLAGS, read_settings
+from dejaqueue.cli.archive_options import chosen_settings, payload_store_of, settings_options
 from dejaqueue.cli.connection import json_option
 from dejaqueue.cli.output import print_json
 from dejaqueue.cli.times import Instant, show_instant
 
 if TYPE_CHECKING:
+    from dejaqueue.backup.archive import Archive
     from dejaqueue.journal.interface import JournalStore
     from dejaqueue.settings import BrokerSettings
 
@@ -50,21 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--skip-damaged", is_flag=True, help="Restore the topics that are whole, and name the others."
 )
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="GROUP.FIELD=VALUE",
-    help="Any other setting, as `encryption.master_key`; may be repeated.",
-)
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    envvar="DEJAQ_CONFIG",
-    show_envvar=True,
-    help="A TOML file with settings.",
-)
+@settings_options
 @json_option("Print JSON.")
 def restore(
     where: str,
@@ -92,8 +80,7 @@ def restore(
     from dejaqueue.journal.encryption.master_keys import load_master_keys
     from dejaqueue.journal.registry import encrypt
 
-    flags: dict[str, Any] = {**dict.fromkeys(FLAGS), "data": target}
-    settings = read_settings(flags | {"assignments": assignments, "file": file}).settings
+    settings = chosen_settings(assignments, file, target)
     plan = RestorePlan(topics, new_name, until_ms, skip_damaged)
     plan.check()
     if name is not None and until_ms is not None:
@@ -104,9 +91,10 @@ def restore(
     source = settings.encryption.master_key
     masters = load_master_keys(source) if source else ()
     store = _opened(settings)
+    say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
     try:
         encrypt(store, settings.encryption)
-        say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
+        _put_back(archive, manifest.id, settings, say)
         found = Restore(archive, manifest, store, masters, say).run(plan)
     finally:
         store.close()
@@ -120,6 +108,23 @@ def restore(
         f"{found.partitions} partitions are restored, as of {show_instant(found.cut_ms)}; "
         f"{found.voided:,} of them were leased"
     )
+
+
+def _put_back(
+    archive: Archive, backup: str, settings: BrokerSettings, say: Callable[[str], None]
+) -> None:
+    """Have the payload store of the settings have what was copied beside the backup; before the
+    messages, which refer to it."""
+    from dejaqueue.backup.payload_copies import PayloadCopies
+    from dejaqueue.broker.backup.backed_payloads import put_back
+
+    if PayloadCopies(archive.bucket).needed(backup) is None:
+        return
+    if not settings.payloads.url:
+        say("there are copies of large payloads: to have them put back, give payloads.url")
+        return
+    counts = put_back(archive, backup, payload_store_of(settings))
+    say(f"{counts.new_objects} of {counts.objects} objects of large payloads were put back")
 
 
 def _opened(settings: BrokerSettings) -> JournalStore:

@@ -28,6 +28,7 @@ class LiveSettings(TypedDict, total=False):
     retention_ms: int
     retention_bytes: int
     retention_keys: bool
+    cold_after_ms: int
     weights: dict[str, int]
     group_in_flight_max: int
     group_runs: bool

@@ -328,6 +328,20 @@ _STORAGE = (
         "names it",
     ),
     _counter(
+        "dejaq_payloads_cold_stored",
+        "payloads",
+        (),
+        "Payloads of messages due much later that left the journal for the store",
+    ),
+    _counter("dejaq_payloads_cold_returned", "payloads", (), "Those that came back to it"),
+    _counter(
+        "dejaq_payloads_cold_late",
+        "payloads",
+        (),
+        "Deliveries of messages whose payload was not back by then, and was read from the store. "
+        "More than 0: the store is slow or away, or messages were moved to an earlier time",
+    ),
+    _counter(
         "dejaq_payload_store_failures",
         "requests",
         (),

@@ -228,7 +228,8 @@ class Exposition:
 
     def _add_payloads(self, page: _Page) -> None:
         counts = self._broker.payloads.counts
-        for name in ("stored", "stored_bytes", "fetched", "fetched_bytes", "deleted", "damaged"):
+        names = ("stored", "stored_bytes", "fetched", "fetched_bytes", "deleted", "damaged")
+        for name in (*names, "cold_stored", "cold_returned", "cold_late"):
             page.add(f"dejaq_payloads_{name}", "", getattr(counts, name))
         page.add("dejaq_payload_store_failures", "", counts.failed)
 

@@ -233,6 +233,7 @@ class TopicSettings(Shape):
     retention_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
     retention_bytes: int | None = Field(None, ge=0)
     retention_keys: bool | None = None
+    cold_after_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
     weights: dict[str, int] | None = None
     group_in_flight_max: int | None = Field(None, ge=0, le=limits.CREDIT_MAX)
     group_runs: bool | None = None

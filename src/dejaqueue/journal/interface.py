@@ -297,8 +297,7 @@ class Journal(ABC):
         """
 
     def read_here(self, locators: Int64s, columns: Sequence[str]) -> pa.RecordBatch | None:
-        """As `read`, but no server is asked, nor is anybody waited for who asks one; None = one
-        would have to be."""
+        """As `read`, but asks no server and waits for nobody who does; None = it would have to."""
         return self.read(locators, columns)
 
     @abstractmethod
@@ -342,6 +341,9 @@ class Journal(ABC):
             oldest first; None if there is nothing worth copying. The broker copies their live
             rows in due order to a new entry (Relocate) and frees the old ones.
         """
+
+    def shed(self, positions: Int64s, byte_counts: Int64s) -> None:  # noqa: B027 - not every one
+        """Rows at these positions that are being freed are so large; for `sparse`."""
 
     def stored(self, after: int, end: int) -> Iterator[tuple[int, Entry]]:
         """Each entry behind `after`, up to `end`, whose bytes are there still, needed or not; what

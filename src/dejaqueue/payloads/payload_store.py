@@ -81,24 +81,27 @@ class PayloadStore:
         return Reference(name, len(payload), digest, key)
 
     def get(self, reference: Reference) -> bytes:
-        """The payload that a reference is of.
+        """The payload that a reference is of; of a cold one its object is read as a whole.
 
         Raises:
             JournalDamaged: it is not there, or is another one. Unavailable: it is not known.
         """
+        if reference.is_cold:
+            return slice_of(reference, self.get(reference.whole))
+        return _opened(reference, self._content(reference))
+
+    def get_checked(self, reference: Reference) -> bytes:
+        """The object of a payload that is not streamed, as it is stored; it is what the reference
+        says. Raises as `get`."""
+        content = self._content(reference)
+        _opened(reference.whole, content)
+        return content
+
+    def _content(self, reference: Reference) -> bytes:
         with self._asked():
             content = self._bucket.get(reference.name)
-        named = f"payload {reference.name} of {reference.byte_count:,} bytes"
         if content is None:
-            raise JournalDamaged(f"{named} is missing from the payload store")
-        if reference.key:
-            try:
-                content = new_aead(reference.key).decrypt(_NONCE, content, reference.name.encode())
-            except Exception as wrong:
-                # The library has an error of its own, which is known where it is loaded alone.
-                raise JournalDamaged(f"{named} is not what was stored") from wrong
-        if hashlib.sha256(content).digest() != reference.digest:
-            raise JournalDamaged(f"{named} is not what was stored")
+            raise JournalDamaged(f"{_named(reference)} is missing from the payload store")
         return content
 
     def mark(self, name: str) -> None:
@@ -143,6 +146,31 @@ class PayloadStore:
         """Delete objects; one that is not there is fine. Raises Unavailable."""
         with self._asked():
             self._bucket.delete(names)
+
+
+def _named(reference: Reference) -> str:
+    return f"payload {reference.name} of {reference.byte_count:,} bytes"
+
+
+def _opened(reference: Reference, content: bytes) -> bytes:
+    """The payload of an object's content. Raises JournalDamaged: it is another one."""
+    if reference.key:
+        try:
+            content = new_aead(reference.key).decrypt(_NONCE, content, reference.name.encode())
+        except Exception as wrong:
+            # The library has an error of its own, which is known where it is loaded alone.
+            raise JournalDamaged(f"{_named(reference)} is not what was stored") from wrong
+    if hashlib.sha256(content).digest() != reference.digest:
+        raise JournalDamaged(f"{_named(reference)} is not what was stored")
+    return content
+
+
+def slice_of(reference: Reference, content: bytes) -> bytes:
+    """A cold payload, of what its object has. Raises JournalDamaged."""
+    end = reference.offset + reference.byte_count
+    if end > len(content):
+        raise JournalDamaged(f"payload {reference.name} does not reach to {end:,} bytes")
+    return content[reference.offset : end]
 
 
 def open_payload_store(url: str, now_us: Callable[[], int]) -> PayloadStore:

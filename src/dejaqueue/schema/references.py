@@ -1,12 +1,15 @@
 """References: what is stored in place of a payload that is kept in the payload store.
 
     reference:  12 mark · kind u8 · payload bytes u64 · SHA-256 · key of 32 bytes · name
+    cold:       the same, of an object that has many payloads: SHA-256, key and name are the
+                object's, and before the name are its bytes u64 and the payload's offset in it u64
     literal:    12 mark · 0 · a payload of a sender's own that begins with the mark
 
 Room: schema. Pure; columns of payloads as the journal has them.
 Holds: no sender can make a reference: what comes in and begins with the mark is stored as a
 literal, and is the same again when it leaves; a payload's size follows from what is stored alone.
-See: payloads/payload_store.py, which keeps what is referred to; docs/adr/0068.
+See: payloads/payload_store.py, which keeps what is referred to; cold_references.py, whole columns
+of cold ones; docs/adr/0068, docs/adr/0085.
 """
 
 from __future__ import annotations
@@ -26,8 +29,10 @@ MARK: Final = bytes.fromhex("ff8b1d6ea45e90c3f7d21b58")
 """What no text begins with, as 0xff is none in UTF-8; drawn at random."""
 _LITERAL: Final = MARK + b"\0"
 _HEAD: Final = struct.Struct("<12sBQ32s32s")
-_PLAIN, _SEALED = 1, 2
+_PLAIN, _SEALED, _COLD, _COLD_SEALED = 1, 2, 3, 4
+_WITHIN: Final = struct.Struct("<QQ")
 _NO_KEY: Final = bytes(32)
+_MARK_BYTES: Final = np.frombuffer(MARK, dtype=np.uint8)
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
@@ -40,12 +45,29 @@ class Reference(NamedTuple):
         byte_count: of the payload.
         digest: SHA-256 of the payload, or of the list of its parts.
         key: that it is encrypted with there; b"" = it is not.
+        object_bytes: of a cold payload: bytes of the payloads of its object together; digest and
+            key are the object's. 0 = the object has this payload alone.
+        offset: of a cold payload: where it begins among them.
     """
 
     name: str
     byte_count: int
     digest: bytes
     key: bytes = b""
+    object_bytes: int = 0
+    offset: int = 0
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether its object has the payloads of other messages, too."""
+        return self.object_bytes > 0
+
+    @property
+    def whole(self) -> Reference:
+        """What refers to its object as a whole."""
+        if not self.is_cold:
+            return self
+        return Reference(self.name, self.object_bytes, self.digest, self.key)
 
     @property
     def is_streamed(self) -> bool:
@@ -54,10 +76,14 @@ class Reference(NamedTuple):
 
     def encode(self) -> bytes:
         """As it is stored in place of the payload."""
-        kind = _SEALED if self.key else _PLAIN
         key = self.key or _NO_KEY
+        if self.is_cold:
+            kind, within = _COLD, _WITHIN.pack(self.object_bytes, self.offset)
+        else:
+            kind, within = _PLAIN, b""
+        kind += bool(self.key)
         head = _HEAD.pack(MARK, kind, self.byte_count, self.digest, key)
-        return head + self.name.encode()
+        return head + within + self.name.encode()
 
 
 def decode(stored: bytes) -> Reference | bytes:
@@ -70,12 +96,16 @@ def decode(stored: bytes) -> Reference | bytes:
         return stored[len(_LITERAL) :]
     try:
         _, kind, byte_count, digest, key = _HEAD.unpack_from(stored)
-        name = stored[_HEAD.size :].decode()
+        within, named_at = (0, 0), _HEAD.size
+        if kind in (_COLD, _COLD_SEALED):
+            within, named_at = _WITHIN.unpack_from(stored, _HEAD.size), _HEAD.size + _WITHIN.size
+        name = stored[named_at:].decode()
     except (struct.error, UnicodeDecodeError) as wrong:
         raise JournalDamaged(f"a reference to a payload: {wrong}") from wrong
-    if kind not in (_PLAIN, _SEALED) or not name:
+    if not _PLAIN <= kind <= _COLD_SEALED or not name or (kind >= _COLD and not within[0]):
         raise JournalDamaged(f"a reference to a payload of kind {kind}, which is not known")
-    return Reference(name, byte_count, digest, key if kind == _SEALED else b"")
+    own_key = key if kind in (_SEALED, _COLD_SEALED) else b""
+    return Reference(name, byte_count, digest, own_key, *within)
 
 
 def escaped(payload: bytes) -> bytes:
@@ -106,9 +136,8 @@ def _marked(
     rows = rows[content[starts[rows]] == MARK[0]]
     if not rows.size:
         return rows
-    begins = starts[rows].tolist()
-    is_marked = [content[first : first + len(MARK)].tobytes() == MARK for first in begins]
-    marked: npt.NDArray[np.int64] = rows[is_marked]
+    begins = content[starts[rows][:, None] + np.arange(len(MARK))]
+    marked: npt.NDArray[np.int64] = rows[(begins == _MARK_BYTES).all(axis=1)]
     return marked
 
 

@@ -21,6 +21,7 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
 from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
+from dejaqueue.broker.backup.backed_payloads import copy_payloads
 from dejaqueue.broker.backup.backup_counts import BackupCounts
 from dejaqueue.broker.backup.cluster_backup import (
     AskerPort,
@@ -34,6 +35,7 @@ from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.part import BackupParts
 from dejaqueue.broker.backup.partition_copies import copied, known_of, target_of
 from dejaqueue.broker.backup.schedule import BackupSchedule
+from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.topic.cluster_port import BackupTurns, ClusterPort
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import DejaQError, InternalError, Refused, Unavailable
@@ -55,6 +57,7 @@ class BackupPort(AskerPort, ArchiverPort, Protocol):
     settings: BrokerSettings
     keys: KeyRing
     node: ClusterPort | None
+    payloads: Payloads
 
 
 class _Line(NamedTuple):
@@ -174,9 +177,11 @@ class Backups:
         try:
             with self._turn() as keep:
                 has_turn = True
-                manifest, pause_us = self._taken(url, full, anew, keep)
+                with self._broker.payloads.kept(self._copies_payloads):
+                    manifest, pause_us = self._taken(url, full, anew, keep)
+                    payloads = self._copied_payloads(url, manifest)
             took_ms = (self._broker.clock.now_us() - began_us) // 1_000
-            found = manifest.describe() | {"took_ms": took_ms, "pause_us": pause_us}
+            found = manifest.describe() | payloads | {"took_ms": took_ms, "pause_us": pause_us}
             self.counts.succeed(manifest.cut_ms, manifest.new_bytes)
             self._end({"state": "done", **found})
             log.info("backup %s at %s: %d bytes are new", manifest.id, url, manifest.new_bytes)
@@ -189,6 +194,27 @@ class Backups:
             self._end({"state": "failed", "error": str(error)})
             log.error("backup at %s failed: %s", url, error)
         return None
+
+    @property
+    def _copies_payloads(self) -> bool:
+        broker = self._broker
+        return broker.settings.backup.payloads and broker.payloads.store is not None
+
+    def _copied_payloads(self, url: str, manifest: Manifest) -> dict[str, Any]:
+        """Copy large payloads beside a backup, if the settings say so; what that came to."""
+        store = self._broker.payloads.store
+        if not self._copies_payloads or store is None:
+            return {}
+        encryption = self._broker.store.encryption
+        cipher = None if encryption is None else encryption.cipher("backup")
+        counts = copy_payloads(Archive.open(url), manifest, cipher, store)
+        for damage in counts.missing:
+            log.error("backup %s lacks a payload: %s", manifest.id, damage)
+        return {
+            "payload_objects": counts.objects,
+            "new_payload_bytes": counts.new_bytes,
+            "missing_payloads": len(counts.missing),
+        }
 
     @contextmanager
     def _turn(self) -> Iterator[Callable[[], None]]:

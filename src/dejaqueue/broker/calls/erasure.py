@@ -46,6 +46,8 @@ from dejaqueue.wire.selection import SEEK_FIELDS
 WAIT_US: Final = 5_000_000
 """A call waits so long for journals, and then answers how to go on."""
 LOOK_US: Final = 200_000
+CALL_BACK_US: Final = 20_000_000
+"""Objects of some MiB are read from the payload store, and written, in that time."""
 HELD_LOOKS: Final = 15
 """So often it is looked whether what is on its way to a dead-letter topic has arrived there."""
 HISTORY_SECONDS: Final = 600.0
@@ -254,8 +256,22 @@ class _Piece:
         own = f"{self._broker.payloads.id}/{self._topic.payload_owner}/"
         gone = sorted({name for name in names if name.startswith(own)})
         if gone:
+            self._call_back(rows.shared.intersection(gone))
             self._broker.erase_payloads(gone)
             self.sums["payloads"] = len(gone)
+
+    def _call_back(self, names: set[str]) -> None:
+        """Have the payloads of other messages, which share these objects, back in the journal.
+
+        Raises:
+            Unavailable: that takes longer; ask again.
+        """
+        until_us, wake = self._broker.clock.now_us() + CALL_BACK_US, Wake()
+        while names and not answer_of(self._topic.change(self._number, partial(_are_back, names))):
+            now_us = self._broker.clock.now_us()
+            if now_us >= until_us:
+                raise Unavailable("cold payloads of other messages are not back yet", 1_000)
+            self._broker.clock.wait_until(min(now_us + LOOK_US, until_us), wake)
 
     def _erase_history(self, live: Int64s, spared: Int64s) -> None:
         history, name = self._broker.history, self._topic.topic.name
@@ -331,6 +347,17 @@ def _end_some(sequences: Int64s, core: PartitionCore) -> tuple[int, int]:
     states = views.states(sequences)
     held = (states == DEAD) | (states == STAGED) | (states == STAGED_ACK)
     return was, int(np.count_nonzero(held))
+
+
+def _are_back(names: set[str], core: PartitionCore) -> bool:
+    """Whether no message has its payload in one of these objects; if not, they come back soon."""
+    index = core.cold
+    if index.is_complete and names.isdisjoint(index.objects):
+        return True
+    index.is_wanted = True
+    index.called |= names
+    core.ring()
+    return False
 
 
 def _forget_texts(core: PartitionCore) -> None:

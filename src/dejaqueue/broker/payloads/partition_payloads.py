@@ -62,11 +62,14 @@ class PartitionPayloads:
         let_go: ends leases, on any thread; must not block.
         place: the topic and the partition, for the log.
         topic: its name, for vouchers.
+        owner: as for Payloads.new_name.
     """
 
-    def __init__(self, payloads: Payloads, let_go: ReleaseTo, place: str, topic: str = "") -> None:
-        self._payloads, self._let_go, self._place = payloads, let_go, place
-        self._topic = topic
+    def __init__(
+        self, payloads: Payloads, let_go: ReleaseTo, place: str, topic: str = "", owner: str = ""
+    ) -> None:
+        self._payloads, self._let_go, self.place = payloads, let_go, place
+        self._topic, self.owner = topic, owner
         self._subscription = ""
         self._guard = threading.Lock()
         self._seen: dict[int, str] = {}
@@ -75,7 +78,7 @@ class PartitionPayloads:
 
     def seen_by(self, subscription: str) -> PartitionPayloads:
         """The same for a named subscription."""
-        view = PartitionPayloads(self._payloads, self._let_go, self._place, self._topic)
+        view = PartitionPayloads(self._payloads, self._let_go, self.place, self._topic, self.owner)
         view._subscription = subscription
         view._guard, view._seen = self._guard, self._seen
         return view
@@ -95,7 +98,8 @@ class PartitionPayloads:
         found = {row: _decoded(column, row) for row in rows.tolist()}
         with self._guard:
             for row, reference in found.items():
-                if isinstance(reference, Reference):
+                # A cold one has an object with others, which goes when nobody needs any of them.
+                if isinstance(reference, Reference) and not reference.is_cold:
                     self._seen[int(locators[row])] = reference.name
             while len(self._seen) > SEEN_MAX:
                 del self._seen[next(iter(self._seen))]
@@ -108,6 +112,7 @@ class PartitionPayloads:
         if not rows:
             return batch
         found = {row: _decoded(column, row) for row in rows}
+        self._tell_cold(found)
         late = self._beyond(column, found)
         outcomes = self._outcomes({row: one for row, one in found.items() if row not in late})
         changes = {row: one for row, one in outcomes.items() if isinstance(one, bytes)}
@@ -121,6 +126,14 @@ class PartitionPayloads:
         stays = np.ones(batch.num_rows, dtype=np.bool_)
         stays[[*failed, *late]] = False
         return whole.filter(pa.array(stays))
+
+    def _tell_cold(self, found: dict[int, Found]) -> None:
+        """Say that payloads are not back in the journal though their messages go out."""
+        count = sum(1 for one in found.values() if isinstance(one, Reference) and one.is_cold)
+        if count:
+            self._payloads.count(cold_late=count)
+            text = "%s: payloads of %d messages were not back before they were due: read from there"
+            log.warning(text, self.place, count)
 
     def _beyond(self, column: pa.BinaryArray, found: dict[int, Found]) -> list[int]:
         """Rows that are one delivery too many: together they would be too large."""
@@ -161,11 +174,11 @@ class PartitionPayloads:
                 continue
             damaged.append(row)
             text = "%s: message %d is not delivered: %s; it is tried again in a minute"
-            log.error(text, self._place, ids[row], error)
+            log.error(text, self.place, ids[row], error)
         if away:
             error = failed[away[0]]
             text = "%s: %d messages wait for the payload store: %s"
-            log.warning(text, self._place, len(away), error)
+            log.warning(text, self.place, len(away), error)
         attempts = batch.column(batch.schema.get_field_index("attempts")).to_numpy()
         for rows, delay_ms in ((late, 0), (away, AWAY_MS), (damaged, DAMAGED_MS)):
             if rows:

@@ -4,6 +4,7 @@ Names in the store, of which nothing but the broker's own is ever deleted:
 
     <store of journals>/<number>-<topic, or shard>/<random>      a payload
     <store of journals>/<number>-<topic, or shard>/<random>/…    parts of one that is streamed
+    <store of journals>/<number>-<topic, or shard>/cold-<random> payloads of many messages
     <store of journals>/ended/<when, ms>/<the same two>          it is kept for backups until later
     <store of journals>/uploads/<random>/…                       one that no message has yet
 
@@ -20,8 +21,9 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -29,6 +31,7 @@ import pyarrow.compute as pc
 
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
+    BadRequest,
     DejaQError,
     InternalError,
     JournalDamaged,
@@ -36,7 +39,12 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.payloads.payload_store import KEY_BYTES, PayloadStore, open_payload_store
+from dejaqueue.payloads.payload_store import (
+    KEY_BYTES,
+    PayloadStore,
+    open_payload_store,
+    slice_of,
+)
 from dejaqueue.payloads.streamed_store import copy_parts
 from dejaqueue.payloads.voucher_seal import VoucherSeal
 from dejaqueue.schema.references import Reference, marked_rows
@@ -73,12 +81,16 @@ class PayloadCounts:
         stored_bytes, fetched_bytes: of those.
         failed: of the calls those that found the store away.
         damaged: payloads that were missing or not what was stored, each time.
+        cold_stored: cold payloads that left the journal, and
+        cold_returned: those that came back to it.
+        cold_late: deliveries of messages whose payload was not back by then.
     """
 
     def __init__(self) -> None:
         self.stored = self.fetched = self.deleted = 0
         self.stored_bytes = self.fetched_bytes = 0
         self.failed = self.damaged = 0
+        self.cold_stored = self.cold_returned = self.cold_late = 0
 
 
 class Payloads:
@@ -106,7 +118,7 @@ class Payloads:
         self._executor = executor
         self._is_sealed = False
         self._guard = threading.Lock()
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._keepers = 0
 
     def open(self, journals: JournalStore) -> None:
         """Use the store of the settings, if they have one; asks nothing of it yet.
@@ -141,6 +153,11 @@ class Payloads:
         """Payloads of more bytes go to the store; -1 = none does."""
         return -1 if self.store is None else self.settings.payloads.inline_bytes_max
 
+    def check(self, cold_after_ms: object) -> None:
+        """Raise BadRequest if a topic wants payloads in a store that is not there."""
+        if cold_after_ms and not self.settings.payloads.url:
+            raise BadRequest("topic.cold_after_ms", "0 without `payloads.url`", cold_after_ms)
+
     def takes(self, batch: pa.RecordBatch) -> bool:
         """Whether a payload of a batch to send goes to the store, or is there already."""
         place = -1 if self.store is None else batch.schema.get_field_index("payload")
@@ -153,13 +170,13 @@ class Payloads:
             return False
         return bool(pc.max(pc.binary_length(column)).as_py() > self.inline_bytes_max)
 
-    def new_name(self, owner: str) -> str:
+    def new_name(self, owner: str, prefix: str = "") -> str:
         """A name that no payload has.
 
         Args:
             owner: number and name of the topic, or shard, that is served.
         """
-        return f"{self.id}/{owner}/{os.urandom(16).hex()}"
+        return f"{self.id}/{owner}/{prefix}{os.urandom(16).hex()}"
 
     def is_own(self, name: str) -> bool:
         """Whether a payload is of these journals: others' are never deleted."""
@@ -232,7 +249,8 @@ class Payloads:
             raise STOPPING from None
 
     def _copy(self, reference: Reference, owner: str) -> Reference:
-        words = f"{owner}\0{reference.name}".encode()
+        within = f"\0{reference.offset}" if reference.is_cold else ""
+        words = f"{owner}\0{reference.name}{within}".encode()
         name = f"{self.id}/{owner}/{hashlib.sha256(words).hexdigest()[:32]}"
         try:
             if reference.is_streamed:
@@ -277,7 +295,13 @@ class Payloads:
         return payload
 
     def get_all(self, references: Sequence[Reference]) -> list[bytes | DejaQError]:
-        """Payloads, or why one could not be read; waits for all of them."""
+        """Payloads, or why one could not be read; waits for all of them. An object that several of
+        them are in is asked for once."""
+        objects = list({one.whole for one in references})
+        found = dict(zip(objects, self._objects(objects), strict=True))
+        return [_part_of(one, found[one.whole]) for one in references]
+
+    def _objects(self, references: Sequence[Reference]) -> list[bytes | DejaQError]:
         if len(references) == 1 or self.store is None:
             return [self._outcome(reference) for reference in references]
         try:
@@ -304,6 +328,22 @@ class Payloads:
                 self.doomed.append(EndedPayload(now_ms, name))
         if was_empty and self.doomed:
             self.on_doomed()
+
+    @contextmanager
+    def kept(self, wanted: bool = True) -> Iterator[None]:
+        """Nothing is deleted meanwhile by this broker's collector: a backup copies payloads."""
+        with self._guard:
+            self._keepers += wanted
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._keepers -= wanted
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether payloads of messages that are done stay for now."""
+        return self._keepers > 0
 
     def deleted(self, count: int) -> None:
         """Note that payloads were deleted."""
@@ -337,3 +377,13 @@ class Payloads:
         with self._guard:
             for name, by in more.items():
                 setattr(counts, name, getattr(counts, name) + by)
+
+
+def _part_of(reference: Reference, content: bytes | DejaQError) -> bytes | DejaQError:
+    """A payload of what its object has."""
+    if isinstance(content, DejaQError) or not reference.is_cold:
+        return content
+    try:
+        return slice_of(reference, content)
+    except JournalDamaged as damage:
+        return damage

@@ -21,6 +21,7 @@ from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads
 from dejaqueue.broker.shard import entries
 from dejaqueue.broker.shard.archive_floor import ArchiveFloor
 from dejaqueue.broker.shard.backlog import Backlog
+from dejaqueue.broker.shard.cold_index import ColdIndex
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.stored_rows import StoredRows
 from dejaqueue.broker.shard.timekeeping import Timekeeping
@@ -50,6 +51,7 @@ class PartitionCore:
         backlog: what is live as of its last step; any thread may read it.
         lacks_room: somebody was turned away since the disk is full; who makes room clears it.
         payloads: where those are that are not in the journal; None = all are.
+        cold: which of them are cold.
         unread: pushes whose rows somebody is still to read, from where they were when leased.
         take_over_steps: steps that took over pieces of what is due, since it was made.
         floor: up to where backups have it: later entries stay for them.
@@ -97,6 +99,7 @@ class PartitionCore:
         self.floor = ArchiveFloor(lambda: bool(self.settings.backup.url), clock.now_ms)
         self.is_held = False
         self.payloads: PartitionPayloads | None = None
+        self.cold = ColdIndex()
         self.unread: WeakSet[Push] = WeakSet()
         self.take_over_steps = 0
         self._payload_bytes_sum = 0

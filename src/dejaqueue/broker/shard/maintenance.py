@@ -14,6 +14,7 @@ from concurrent.futures import Executor, Future
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker import news
@@ -326,7 +327,17 @@ def copy_rows(core: PartitionCore, stored: StoredRows, sequences: Int64s) -> Non
     """
     commits = core.commits
     commits.commit_all()
-    batch = stored.read(core.views.locators(sequences), TEXT_COLUMNS)
+    relocate_rows(core, sequences, stored.read(core.views.locators(sequences), TEXT_COLUMNS))
+    commits.commit(behind=commits.is_apart)
+
+
+def relocate_rows(core: PartitionCore, sequences: Int64s, batch: pa.RecordBatch) -> None:
+    """Store these rows for these messages in the group that is being filled, in this order; the
+    old ones are freed when that is durable.
+
+    Args:
+        batch: columns TEXT_COLUMNS.
+    """
     texts = {}
     for name, column in zip(TEXT_COLUMNS, batch.columns, strict=True):
         if column.null_count:
@@ -336,7 +347,6 @@ def copy_rows(core: PartitionCore, stored: StoredRows, sequences: Int64s) -> Non
     texts = {name: text for name, text in texts.items() if len(text.data) or name == "payload"}
     core.apply(command, entries.relocate_entry(command, texts))
     _tell_readers(core, command)
-    commits.commit(behind=commits.is_apart)
 
 
 def _tell_readers(core: PartitionCore, command: Relocate) -> None:

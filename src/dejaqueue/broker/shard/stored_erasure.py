@@ -85,12 +85,14 @@ class ErasureRows:
         moves: positions of entries without rows of messages that have the text looked for.
         locators: of rows that are meant, by what is stored of them.
         names: of payloads that are in the payload store, by locator.
+        shared: of these the objects that other messages have payloads in, too.
     """
 
     choice: ErasureChoice
     moves: list[int] = field(default_factory=list)
     locators: list[Int64s] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
+    shared: set[str] = field(default_factory=set)
 
     def look(
         self, stored: Iterable[tuple[int, Entry]], wanted: Int64s = _NONE, named: Int64s = _NONE
@@ -131,6 +133,8 @@ class ErasureRows:
                 continue
             if isinstance(reference, Reference):
                 self.names[first + row] = reference.name
+                if reference.is_cold:
+                    self.shared.add(reference.name)
 
     @property
     def found(self) -> Int64s:

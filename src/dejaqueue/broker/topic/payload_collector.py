@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from dejaqueue import limits
+from dejaqueue.broker.payloads.cold_objects import is_cold_name
 from dejaqueue.broker.payloads.payloads import (
     NO_STORE,
     STALE_MS,
@@ -36,6 +37,7 @@ from dejaqueue.clock import Wake
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.payloads.payload_store import PayloadStore
+from dejaqueue.schema.cold_references import cold_rows
 from dejaqueue.schema.references import Reference, decode, marked_rows
 
 log = logging.getLogger("dejaqueue.broker")
@@ -54,6 +56,7 @@ LOOK_BYTES: Final = 4 << 20
 """Payloads that a worker reads in one look, about."""
 LOOK_ROWS_MAX: Final = 4_096
 _POSITION_MAX: Final = (1 << (63 - limits.ROW_BITS)) - 2
+_NONE: Final = np.zeros(0, dtype=np.int64)
 _ENDED: Final = "ended"
 _STREAMED: Final = "+"
 """Ends the name of a note, where the payload's name ends with a slash."""
@@ -90,6 +93,10 @@ class PayloadCollector:
             if self._is_stopping:
                 return
             pause_us = 0
+            if self._payloads.is_kept:
+                pause_us = RETRY_MS * 1_000
+                next_us = max(next_us, self._clock.now_us() + pause_us)
+                continue
             try:
                 self.delete_doomed()
                 if self._is_wanted or self._clock.now_us() >= next_us:
@@ -217,7 +224,11 @@ class PayloadCollector:
                 return
             if topic is False:
                 self._payloads.doom(list(stored))
-            elif old:
+                return
+            if any(map(is_cold_name, stored)):
+                for number in filter(topic.has_journal, topic.partitions.numbers):
+                    topic.look(number, _want_cold).result(LOOK_SECONDS)
+            if old:
                 orphans = unreferenced(topic, old)
                 if orphans:
                     log.info("%d payloads of %s belong to no message", len(orphans), owner)
@@ -233,7 +244,9 @@ def unreferenced(topic: ServedTopic, names: set[str]) -> set[str]:
         DejaQError: not all rows could be read. TimeoutError.
     """
     left = set(names)
-    for number in topic.partitions.numbers:
+    for number in filter(topic.has_journal, topic.partitions.numbers):
+        left -= topic.look(number, _cold_names).result(LOOK_SECONDS)
+    for number in topic.partitions.numbers if left else ():
         if not topic.has_journal(number):
             continue
         live = topic.look(number, _live_rows).result(LOOK_SECONDS)
@@ -258,6 +271,17 @@ def _live_rows(core: PartitionCore) -> Int64s:
     return core.views.live_in(0, _POSITION_MAX, 1 << 62)
 
 
+def _want_cold(core: PartitionCore) -> None:
+    """There are cold payloads of the topic: have this partition know its own."""
+    core.cold.is_wanted = True
+    core.ring()
+
+
+def _cold_names(core: PartitionCore) -> set[str]:
+    """Objects that are known to have payloads of this partition."""
+    return set(core.cold.objects)
+
+
 def _names_of(sequences: Int64s, core: PartitionCore) -> set[str]:
     """The payloads that these messages refer to, those that are not done meanwhile."""
     locators = core.views.locators(sequences)
@@ -266,5 +290,8 @@ def _names_of(sequences: Int64s, core: PartitionCore) -> set[str]:
         return set()
     column = core.stored.read(np.sort(locators), ("payload",)).column(0)
     core.stored.forget()
-    found = (decode(column[row].as_py()) for row in marked_rows(column).tolist())
-    return {one.name for one in found if isinstance(one, Reference)}
+    cold = cold_rows(column)
+    others = np.setdiff1d(marked_rows(column), np.concatenate([_NONE, *(one.rows for one in cold)]))
+    found = (decode(column[row].as_py()) for row in others.tolist())
+    names = {one.name for one in found if isinstance(one, Reference)}
+    return names.union(one.whole.name for one in cold)

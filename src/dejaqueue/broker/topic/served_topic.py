@@ -217,7 +217,8 @@ class ServedTopic(ServedView):
         if self.payloads is not None:
             place = f"topic {self.served_as}, partition {number}"
             let_go = partial(self._let_go, number)
-            core.payloads = PartitionPayloads(self.payloads, let_go, place, self.topic.name)
+            names = self.topic.name, self.payload_owner
+            core.payloads = PartitionPayloads(self.payloads, let_go, place, *names)
         # A journal on a server may hang: it is read and appended to beside the worker.
         apart = worker.apart if ports.store.is_remote else None
         door = JournalDoor(

@@ -91,7 +91,7 @@ def check_backups(settings: BrokerSettings, last_ms: int, now_ms: int) -> Iterat
 def check_payloads(settings: BrokerSettings) -> Iterator[Finding]:
     """Whether a message that is restored from a backup finds its payload."""
     payloads, backup = settings.payloads, settings.backup
-    if not payloads.url or not backup.url:
+    if not payloads.url or not backup.url or backup.payloads:
         return
     if not backup.keep_ms or payloads.keep_ms < backup.keep_ms:
         text = "backups are kept for longer than payloads of messages that are done (keep_ms): what"

@@ -236,6 +236,13 @@ class SegmentJournal(Journal):
             runs.append((share.first, share.last))
         return np.array(runs, dtype=np.int64) if runs else None
 
+    def shed(self, positions: Int64s, byte_counts: Int64s) -> None:
+        """See Journal.shed."""
+        self._check_usable()
+        asked = np.asarray(positions, dtype=np.int64) << limits.ROW_BITS
+        found = self._part.runs.locate(asked, self._part.tail) >> limits.ROW_BITS
+        self.log.room.shed(found, byte_counts)
+
     # --- erasing -------------------------------------------------------------------------------
 
     def stored(self, after: int, end: int) -> Iterator[tuple[int, Entry]]:

@@ -71,6 +71,9 @@ class LogRoom:
         self._found: frozenset[int] = frozenset()
         self._leaving: set[int] = set()
         """First positions of segments that are not listed any more, whose files are there still."""
+        self._shed_bytes: dict[int, int] = {}
+        """By segment, by its first position: bytes of rows that are known to have been larger than
+        others."""
         self._holder: int | None = None
         """Number of the partition that needs what comes behind the floor."""
         self.list_segments((), np.zeros(0, dtype=np.int64))
@@ -145,6 +148,9 @@ class LogRoom:
         with self.guard:
             part.replayed = max(part.replayed, position)
             self.give_back(settled=self._holder in {part.number, None})
+            if self._shed_bytes:
+                for first, _ in self.sparse():
+                    part.is_asked |= first in part.shares
 
     def _find_floor(self) -> None:
         """Up to where entries are not needed for any replay, and who needs the next one."""
@@ -195,6 +201,8 @@ class LogRoom:
         self._leaving |= firsts
         self.pressed -= firsts
         self.urgent -= firsts
+        for first in firsts:
+            self._shed_bytes.pop(first, None)
 
         def delete() -> None:
             self.store_floor(floor)
@@ -340,6 +348,15 @@ class LogRoom:
         needed = part.needed_behind(self._stored_floor)
         return 0 < needed <= self.listed.segments[int(empty[-1])].last
 
+    def shed(self, positions: Int64s, byte_counts: Int64s) -> None:
+        """Rows of so many bytes at these positions of the log are freed."""
+        with self.guard:
+            segments, places = self.listed.segments, self.listed.places(positions)
+            for place in np.unique(places[places >= 0]).tolist():
+                first = segments[place].first
+                more = int(byte_counts[places == place].sum())
+                self._shed_bytes[first] = self._shed_bytes.get(first, 0) + more
+
     def sparse(self) -> list[tuple[int, int]]:
         """First position and live rows of segments that are mostly dead, or are to go, oldest
         first; by the share of bytes that live rows take, as their average says."""
@@ -352,6 +369,8 @@ class LogRoom:
                 if segment.last > self.floor or live <= 0 or not segment.readable_rows:
                     continue
                 live_bytes = segment.readable_bytes * live // segment.readable_rows
+                left_bytes = segment.readable_bytes - self._shed_bytes.get(segment.first, 0)
+                live_bytes = min(live_bytes, left_bytes)
                 if 100 * live_bytes < SPARSE_PERCENT * segment.used:
                     found.append((segment.first, live))
             return found

@@ -129,4 +129,7 @@ def test_who_asks_after_the_end_is_told(tmp_path: Path) -> None:
     payloads.close()
     with pytest.raises(Unavailable, match="stopping"):
         payloads.put_beside("1-t", b"y")
-    assert all(isinstance(one, Unavailable) for one in payloads.get_all([reference] * 2))
+    assert all(
+        isinstance(one, Unavailable)
+        for one in payloads.get_all([reference, reference._replace(name="2")])
+    )

@@ -161,6 +161,19 @@ def test_those_are_asked_because_of_whom_an_empty_or_sparse_segment_stays(log: L
     assert one.is_asked
 
 
+def test_a_segment_is_sparse_when_its_large_rows_went__few_as_they_were(log: Log) -> None:
+    room, (one, other) = log.room, log.parts.values()
+    for part in (one, other):
+        room.replayed(part, part.tail)
+        part.is_asked = False
+    room.free(one, log.rows_of(one, 4, 4))
+    assert room.sparse() == []
+    room.shed(np.array([6, 7, 1 << 40]), np.array([2 * ENTRY_BYTES, 2 * ENTRY_BYTES, 0]))
+    assert room.sparse() == [(6, 4 * ROWS)]
+    room.replayed(one, one.tail)
+    assert one.is_asked
+
+
 def test_rows_that_are_freed_twice_are_our_bug(log: Log) -> None:
     one = log.parts[1]
     log.room.free(one, log.rows_of(one, 1, 3))  # all that it has in the first segment
