@@ -128,6 +128,12 @@ class EncryptionKeyMissing(Refused):
     exit_code = 5
 
 
+class NotActive(Refused):
+    """Another broker is the active one: this is its standby, or was replaced by it."""
+
+    number = 25
+
+
 class DuplicateKey(Refused):
     """A live message has this key (rule 11).
 
