@@ -80,11 +80,12 @@ _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
 _SERVERS = Rule((ADMIN,), field=BROKER, audited=True)
 _DECIDES = Rule(also=decided_topics)
 _SETTINGS = "the settings of a topic"
-_AT_STANDBY: Final = frozenset(
-    "describe_topic list_topics stats assignments counts histogram due clock lane scan_ranges "
-    "history_files message_history cron_list cron_get cron_next transactions cluster "
-    "node_progress backup_progress standby promote list_keys ask_history peek scan history".split()
-)
+_AT_STANDBY: Final = {
+    *("describe_topic", "list_topics", "stats", "assignments", "counts", "histogram", "due"),
+    *("clock", "lane", "scan_ranges", "history_files", "message_history", "ask_history"),
+    *("cron_list", "cron_get", "cron_next", "transactions", "cluster", "node_progress"),
+    *("backup_progress", "standby", "promote", "list_keys", "peek", "scan", "history"),
+}
 """Calls that read what is there, and the one that ends a standby."""
 _MOVES = ("due", "by_ms", "window_from", "window_to", "set_priority", "set_group")
 """What a move changes."""

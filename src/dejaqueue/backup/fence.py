@@ -3,9 +3,9 @@
     fences/<store>      JSON: the fields of Fence; stored on condition that there is none
 
 Room: backup. Any thread.
-Holds: of several standbys that are promoted at once, one stores the fence, and the others read whose
-it is; nobody deletes it, so a broker that comes back after months reads it, too.
-See: log_pieces.py, `fence`, which ends a chain; broker/standby/promotion.py, who stores it;
+Holds: of several standbys that are promoted at once, one stores the fence, and the others read
+whose it is; nobody deletes it, so a broker that comes back after months reads it, too.
+See: log_pieces.py, `fence`, which ends a chain; broker/standby/standby.py, who stores it;
 broker/backup/archiver.py, who meets it; docs/adr/0084-a-standby-follows-the-archive.md.
 """
 

@@ -337,7 +337,9 @@ class Broker:
         shard = self.store.shard_of(topic, number, partition)
         return self._workers[shard % len(self._workers)]
 
-    def change_settings(self, settings: BrokerSettings) -> tuple[list[SettingChange], list[SettingChange]]:
+    def change_settings(
+        self, settings: BrokerSettings
+    ) -> tuple[list[SettingChange], list[SettingChange]]:
         """Take over the settings that can change live.
 
         Returns:

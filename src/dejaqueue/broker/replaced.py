@@ -1,8 +1,8 @@
 """What a broker does when a standby has taken its place: it lets go of all topics, for good.
 
 Room: broker. On the thread that has met the fence.
-Holds: it is noted in the data directory, so that a start is refused also where the archive cannot be
-read; whoever sends or consumes is told by name.
+Holds: it is noted in the data directory, so that a start is refused also where the archive cannot
+be read; whoever sends or consumes is told by name.
 See: site.py; backup/archiver.py, which meets the fence; docs/guides/standby.md.
 """
 

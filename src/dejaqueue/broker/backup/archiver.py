@@ -30,8 +30,8 @@ from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
 from dejaqueue.broker.backup.lineage import Lineage
-from dejaqueue.broker.topic.cluster_port import ClusterPort
 from dejaqueue.broker.site import Site
+from dejaqueue.broker.topic.cluster_port import ClusterPort
 from dejaqueue.clock import Wake
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.connections.bucket_urls import open_bucket

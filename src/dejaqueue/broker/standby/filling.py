@@ -5,8 +5,8 @@ it follows: the rows of a partition come first, as in any restore, and then a sn
 behind which position they are. What the archive has next is appended behind that.
 
 Room: broker. Nobody has the journals open.
-Holds: partitions and catalogue are as they were at the cut of the backup, leases included; a journal
-says by its tail how far it is.
+Holds: partitions and catalogue are as they were at the cut of the backup, leases included; a
+journal says by its tail how far it is.
 See: backup/archived_partition.py, which reads the archive; follower.py, which goes on.
 """
 

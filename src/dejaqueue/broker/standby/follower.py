@@ -1,12 +1,12 @@
 """Follower: applies what an archive gets, piece by piece, to the partitions of a standby.
 
 A piece that says an instant ends a turn of the active broker: what is in it and those before is one
-cut through all logs. So pieces wait for the one that ends their turn, and are applied together; of a
-turn that is too large to be held they are read again.
+cut through all logs. So pieces wait for the one that ends their turn, and are applied together; of
+a turn that is too large to be held they are read again.
 
 Room: broker. One thread.
-Holds: entries are applied behind each other, by their positions, however often a piece is read; what
-is behind the last end of a turn is not applied, so nothing is there without its cause.
+Holds: entries are applied behind each other, by their positions, however often a piece is read;
+what is behind the last end of a turn is not applied, so nothing is there without its cause.
 See: backup/log_chain.py; broker/backup/archiver.py, who stores the pieces; partition/following.py,
 which applies the entries.
 """

@@ -1,8 +1,8 @@
 """StandbyRecord: what a data directory knows of being a standby's, as a document of its store.
 
 Room: broker. Reads and writes one document.
-Holds: a directory that was filled by half is known as such, and filled anew; one that became active,
-or was replaced, stays that.
+Holds: a directory that was filled by half is known as such, and filled anew; one that became
+active, or was replaced, stays that.
 See: standby.py; journal/interface.py, DOCUMENTS.
 """
 

@@ -180,7 +180,8 @@ def test_a_standby_refuses_what_changes_something__and_says_who_is_active(sites:
         with pytest.raises(NotActive, match="this is a standby of .*archive.*`dejaq promote`"):
             change()
     health = health_of(standby)
-    assert not health.is_ready and "standby" in health.reasons[0]
+    assert not health.is_ready
+    assert "standby" in health.reasons[0]
     assert sites.active.call("standby") == {"state": "active"}
     with pytest.raises(Refused, match="no standby"):
         sites.active.call("promote")
@@ -198,7 +199,8 @@ def test_a_promoted_standby_serves_all_that_was_archived__and_the_other_one_is_r
     send(sites.active, *(b"%d" % number for number in range(20)))
     sites.archived()
     done = promoted(standby)
-    assert done["state"] == "active" and done["took_ms"] < 60_000
+    assert done["state"] == "active"
+    assert done["took_ms"] < 60_000
     assert payloads(standby) == {b"t1", b"t2", *(b"%d" % number for number in range(20))}
     send(standby, b"later", delay=0)
     with client_of(standby).consume("a", idle_ms=500) as messages:
@@ -261,7 +263,8 @@ def test_of_two_that_are_promoted_at_once_one_wins(sites: Sites) -> None:
     wishes = [one.standby.promote() for one in both]
     outcomes = [one.exception(60) for one in wishes]
     winner, loser = (0, 1) if outcomes[0] is None else (1, 0)
-    assert outcomes[winner] is None and isinstance(outcomes[loser], NotActive), outcomes
+    assert outcomes[winner] is None
+    assert isinstance(outcomes[loser], NotActive), outcomes
     assert payloads(both[winner]) == {b"1"}
     with pytest.raises(NotActive):
         send(both[loser], b"2")
@@ -308,7 +311,8 @@ def test_a_promotion_that_was_cut_off_goes_on_at_the_next_start(
     send(again, b"2")
     bucket = Archive.open(str(sites.tmp_path / "archive")).bucket
     fence = read_fence(bucket, newest(sites.tmp_path / "archive").store)
-    assert fence is not None and fence.standby == again.standby.record.id
+    assert fence is not None
+    assert fence.standby == again.standby.record.id
 
 
 def test_a_standby_goes_on_where_it_was__after_a_start(sites: Sites) -> None:
