@@ -1,6 +1,6 @@
 """Covers: what `dejaq standby` and `dejaq promote` show and ask, of a broker that is no standby.
 
-Not covered: a standby and its promotion by command (tests/integration/test_standby.py).
+Not covered: a standby and its promotion by command (tests/crash/test_standby_kill.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 refuses, its promotion, the end of the one that is followed; kills in the middle of a promotion; two
 that are promoted at once; archives that are away, or go on elsewhere.
 
-Not covered: processes that are killed or paused, S3, load (tests/integration/test_standby.py).
+Not covered: processes that are killed or paused, S3, load (tests/crash/test_standby_kill.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Covers: two sites as processes, with a directory and with S3: the active one is killed under
 load, or paused, and its standby promoted; the old one starts again or goes on; a promotion that is
-killed; two that are promoted at once; a bucket that is away.
+killed; two that are promoted at once; a bucket that is away. Without DEJAQ_RELIABILITY=all the
+first two.
 
 Not covered: each step and refusal of a standby (tests/unit/broker/standby/test_standby.py).
 """
@@ -25,10 +26,12 @@ from tests.backups import newest
 from tests.cli.conftest import invoke
 from tests.crash.broker_process import BrokerProcess
 from tests.object_store import S3Server, s3_server
-from tests.patience import until
+from tests.patience import PATIENCE_SECONDS, until
 
 FAR = 3_600
 ARCHIVE_MS = 50
+ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
+rarely = pytest.mark.skipif(not ALL, reason="make reliability runs it")
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +181,7 @@ def starts_not(broker: BrokerProcess) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("kind", ["directory", "s3"])
+@pytest.mark.parametrize("kind", [pytest.param("directory", marks=rarely), "s3"])
 def test_a_killed_broker_is_replaced_by_its_standby__and_does_not_come_back(
     tmp_path: Path, s3: S3Server, start: Start, kind: str
 ) -> None:
@@ -228,16 +231,17 @@ def test_a_paused_broker_stops_serving__when_it_goes_on(
     with Client(old.url, retry_ms_max=0) as client, pytest.raises(NotActive, match="was replaced"):
         while True:
             client.send("singles", b"to the old one", delay=FAR)
-            assert now_ms() - promoted_ms < 60_000
+            assert now_ms() - promoted_ms < PATIENCE_SECONDS * 1_000
     with Client(old.url) as client, pytest.raises(NotActive):
         client.peek("singles")
-    assert work_ended.wait(60)
+    assert work_ended.wait(PATIENCE_SECONDS)
     work.check(new.url, reached)
     assert "this broker was replaced" in old.log_text()
     old.stop()
     assert "this broker was replaced" in starts_not(old)
 
 
+@rarely
 def test_a_promotion_that_is_killed_goes_on(tmp_path: Path, s3: S3Server, start: Start) -> None:
     where = place(tmp_path, s3, "directory")
     old = active(start, where)
@@ -263,6 +267,7 @@ def test_a_promotion_that_is_killed_goes_on(tmp_path: Path, s3: S3Server, start:
     assert "this broker was replaced" in starts_not(old)
 
 
+@rarely
 def test_of_two_standbys_one_is_promoted(tmp_path: Path, s3: S3Server, start: Start) -> None:
     where = place(tmp_path, s3, "s3")
     old = active(start, where)
@@ -289,6 +294,7 @@ def test_of_two_standbys_one_is_promoted(tmp_path: Path, s3: S3Server, start: St
         client.send("left", b"2")
 
 
+@rarely
 def test_a_bucket_that_is_away_is_waited_for(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
