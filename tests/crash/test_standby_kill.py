@@ -226,15 +226,16 @@ def test_a_paused_broker_stops_serving__when_it_goes_on(
     promoted_ms = now_ms()
     reached = reach_ms(where)
     os.kill(old.pid, signal.SIGCONT)
-    work_ended = threading.Event()
-    threading.Thread(target=lambda: (work.end(), work_ended.set())).start()
+    ending = threading.Thread(target=work.end)
+    ending.start()
     with Client(old.url, retry_ms_max=0) as client, pytest.raises(NotActive, match="was replaced"):
         while True:
             client.send("singles", b"to the old one", delay=FAR)
             assert now_ms() - promoted_ms < PATIENCE_SECONDS * 1_000
     with Client(old.url) as client, pytest.raises(NotActive):
         client.peek("singles")
-    assert work_ended.wait(PATIENCE_SECONDS)
+    ending.join(PATIENCE_SECONDS)
+    assert not ending.is_alive()
     work.check(new.url, reached)
     assert "this broker was replaced" in old.log_text()
     old.stop()
@@ -260,7 +261,7 @@ def test_a_promotion_that_is_killed_goes_on(tmp_path: Path, s3: S3Server, start:
 
     def is_active() -> bool:
         with Client(new.url) as client:
-            return client.standby()["state"] == "active"
+            return bool(client.standby()["state"] == "active")
 
     until(is_active, "it goes on by itself")
     work.check(new.url, reached)

@@ -46,6 +46,7 @@ from dejaqueue.journal.encryption.master_keys import MasterKey, load_master_keys
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.settings import BrokerSettings
+from dejaqueue.times import show_instant
 
 PATIENCE_SECONDS: Final = 5
 """So long the library makes a request again; then this one says so, and goes on trying."""
@@ -422,7 +423,7 @@ class Standby:
         assert follower is not None
         with self._guard:
             self._wish = None
-        log.info("promoted in %d ms, as of %d", took_ms, follower.at_ms)
+        log.info("promoted in %d ms, as of %s", took_ms, show_instant(follower.at_ms))
         wish.set_result({"state": "active", "as_of_ms": follower.at_ms, "took_ms": took_ms})
         return True
 

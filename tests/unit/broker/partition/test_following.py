@@ -5,6 +5,7 @@ Not covered: the partition whose step it is (tests/unit/broker/standby/test_stan
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_entries_are_applied_once__and_a_hole_is_named(tmp_path: Path) -> None:
     with pytest.raises(JournalDamaged, match=f"entry {here + 1} is not in the archive"):
         target.runtime("a").change(0, lambda core: follow(core, hole)).result()
     for part in (found[: here + 1], found, found):
-        target.runtime("a").change(0, lambda core, part=part: follow(core, part)).result()
+        target.runtime("a").change(0, partial(follow, found=part)).result()
     hashes = [one.runtime("a").look(0, lambda c: c.views.state_hash()) for one in (source, target)]
     assert hashes[0].result() == hashes[1].result()
     assert len(client_of(target).peek("a")) == 3

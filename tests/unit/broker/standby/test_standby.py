@@ -17,6 +17,7 @@ import pytest
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.fence import read_fence
+from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.broker.backup import schedule
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.shard.core import PartitionCore
@@ -34,10 +35,11 @@ from tests.patience import until
 FAR = 3_600
 
 
-def active_settings(tmp_path: Path, data: str = "active", **backup: Any) -> BrokerSettings:
-    values = {"url": str(tmp_path / "archive"), "interval_ms": 86_400_000, "archive_interval_ms": 5}
-    backup_settings = BackupSettings(**values | backup)
-    return settings_of(tmp_path / data).model_copy(update={"backup": backup_settings})
+def active_settings(tmp_path: Path, data: str = "active") -> BrokerSettings:
+    backup = BackupSettings(
+        url=str(tmp_path / "archive"), interval_ms=86_400_000, archive_interval_ms=5
+    )
+    return settings_of(tmp_path / data).model_copy(update={"backup": backup})
 
 
 def standby_settings(tmp_path: Path, data: str = "standby") -> BrokerSettings:
@@ -78,12 +80,14 @@ class Sites:
         """The standby has all that was done at the active one before this."""
         self.archived()
         manifest = newest(self.tmp_path / "archive")
-        chain = standby_module.LogChain(
-            Archive.open(str(self.tmp_path / "archive")).bucket, manifest.chain
-        )
+        chain = LogChain(Archive.open(str(self.tmp_path / "archive")).bucket, manifest.chain)
         last = chain.numbers().stop - 1
-        follower = lambda: standby.standby.follower  # noqa: E731
-        until(lambda: follower() is not None and follower().number >= last, "it has followed")
+
+        def has_followed() -> bool:
+            follower = standby.standby.follower
+            return follower is not None and follower.number >= last
+
+        until(has_followed, "it has followed")
 
 
 @pytest.fixture(autouse=True)
@@ -303,6 +307,7 @@ def test_a_promotion_that_was_cut_off_goes_on_at_the_next_start(
         patch.setattr(target, name, die)
         standby.standby.promote()
         assert died.wait(60)
+        assert standby._following is not None
         standby._following.join()
     standby.stop()
     again = sites.standby()
@@ -312,6 +317,7 @@ def test_a_promotion_that_was_cut_off_goes_on_at_the_next_start(
     bucket = Archive.open(str(sites.tmp_path / "archive")).bucket
     fence = read_fence(bucket, newest(sites.tmp_path / "archive").store)
     assert fence is not None
+    assert again.standby.record is not None
     assert fence.standby == again.standby.record.id
 
 
@@ -325,6 +331,7 @@ def test_a_standby_goes_on_where_it_was__after_a_start(sites: Sites) -> None:
     client_of(sites.active).create_topic("b")
     send(sites.active, b"4", topic="b")
     again = sites.standby()
+    assert again.standby.record is not None
     assert again.standby.record.number > 0
     sites.followed(again)
     assert (payloads(again), payloads(again, "b")) == ({b"1", b"2", b"3"}, {b"4"})
