@@ -286,28 +286,14 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         return self._action("backup_progress", {})
 
     def standby(self) -> dict[str, Any]:
-        """Which part of two sites this broker has.
-
-        Returns:
-            `state`: `active`, `following` or `promoting`; of a standby also its id as `standby`,
-            the `url` of the archive, `behind_ms`, for how long it has not seen the end of that,
-            `as_of_ms`, `entries` that it applied since its start, and `trouble` if there is some.
-        """
+        """Whether this broker is `active` or `following`, as `state`; of a standby also `behind_ms`
+        and `as_of_ms`: how far it is; `trouble`, if there is some; `standby`, its id, and `url`."""
         return self._action("standby", {})
 
     def promote(self) -> dict[str, Any]:
         """Have a standby take the place of the broker that it follows, which is refused from then
-        on.
-
-        Returns:
-            When it serves: `as_of_ms`, up to when it has all that the other one acknowledged, and
-            `took_ms`.
-
-        Raises:
-            NotActive: another standby was promoted before. Refused: this broker is no standby, or
-                the archive has nothing that it could follow. Unavailable: the archive cannot be
-                reached; the same call goes on.
-        """
+        on; when it serves, `as_of_ms` and `took_ms`. Raises NotActive: another standby was quicker.
+        Refused: this broker is none. Unavailable: the same call goes on."""
         return self._action("promote", {})
 
     def cron(self, topic: str) -> Cron:
