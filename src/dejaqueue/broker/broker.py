@@ -107,6 +107,9 @@ class Broker:
     >>> broker.stop()
     """
 
+    store: JournalStore
+    _catalogue: Catalogue
+
     def __init__(
         self,
         settings: BrokerSettings | None = None,
@@ -118,7 +121,6 @@ class Broker:
         # A copy: `change_settings` must not change those of another broker.
         self.settings = (settings or BrokerSettings()).model_copy(deep=True)
         self.clock: Clock = clock or broker_clock(self.settings)
-        self.store: JournalStore
         self._given_store = store
         self.node, self._running = node, False
         self._threads = threads or Threads()
@@ -128,7 +130,6 @@ class Broker:
         """Those that were used, or given to it by a cluster."""
         self.alone: LoneCatalogue | None = None
         """The catalogue, if it is one of its own."""
-        self._catalogue: Catalogue
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
@@ -142,8 +143,7 @@ class Broker:
         self._collecting: Running | None = None
         self._erasure_schedule: ErasureSchedule | None = None
         self._erasing: Running | None = None
-        letters = self._threads.executor("dejaq-dead-letters")
-        self.carrier = Carrier(self, letters, self.payloads)
+        self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"), self.payloads)
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
         self._endings = deleting.Endings(self.history)
@@ -157,10 +157,8 @@ class Broker:
         self.phase, self.started_us = "not started", 0
         self.peers: Peers | None = None
         self.lane: LaneAddress | None = None
-        self.where = ""
-        self.site = Site()
+        self.where, self.site = "", Site()
         self.standby = Standby(self, lambda: self.where)
-        self._following: Running | None = None
         coordinator = Coordinator(
             self.runtime,
             lambda *of: self._catalogue.has_partition(*of),
@@ -238,7 +236,7 @@ class Broker:
             for topic in self._catalogue.all():
                 if self._catalogue.is_used(topic.name):
                     self.runtime(topic.name).ring_all()  # each says by its journal how far it is
-            self._following = self._threads.start("dejaq-standby", self.standby.run)
+            self.standby.start(self._threads)
         else:
             self._begin_duties()
         news.started(self.topic_count, (self.started_us - began_us) // 1_000)
@@ -267,8 +265,6 @@ class Broker:
         self.phase = "stopping"
         began_us = self.clock.now_us()
         self.standby.close()
-        if self._following is not None:
-            self._following.join()
         self._names.wait()  # what is being made or deleted needs the store and the workers
         runtimes = list(self._topics.values())
         self.carrier.close()

@@ -29,6 +29,7 @@ from dejaqueue.broker.site import Site
 from dejaqueue.broker.standby.filling import clear, fill
 from dejaqueue.broker.standby.follower import Follower, FollowerPort, FollowingEndedError
 from dejaqueue.broker.standby.record import StandbyRecord, StandbyState
+from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.connections.bucket_urls import open_bucket
@@ -100,6 +101,8 @@ class Standby:
         self._lost: DejaQError | None = None
         self.record: StandbyRecord | None = None
         self.follower: Follower | None = None
+        self.running: Running | None = None
+        """Its thread."""
         self.trouble = ""
         """What keeps it from following, in words for everybody; "" = nothing."""
 
@@ -245,10 +248,16 @@ class Standby:
         self._wake.ring()
         return wish
 
+    def start(self, threads: Threads) -> None:
+        """Follow from now on, on a thread."""
+        self.running = threads.start("dejaq-standby", self.run)
+
     def close(self) -> None:
-        """Have `run` return soon."""
+        """Follow no more; twice, or without a start, is fine."""
         self._stop.set()
         self._wake.ring()
+        if self.running is not None:
+            self.running.join()
 
     # --- its thread ---------------------------------------------------------------------------
 

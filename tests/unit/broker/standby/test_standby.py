@@ -307,8 +307,8 @@ def test_a_promotion_that_was_cut_off_goes_on_at_the_next_start(
         patch.setattr(target, name, die)
         standby.standby.promote()
         assert died.wait(60)
-        assert standby._following is not None
-        standby._following.join()
+        assert standby.standby.running is not None
+        standby.standby.running.join()
     standby.stop()
     again = sites.standby()
     until(lambda: not again.site.stands_by, "it goes on by itself")
