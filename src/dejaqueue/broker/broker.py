@@ -29,7 +29,7 @@ from dejaqueue.broker.letters.carrier import Carrier
 from dejaqueue.broker.partition.staged import StageOf
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.payloads.payloads import THREADS, Payloads
-from dejaqueue.broker.replaced import take_out
+from dejaqueue.broker.replacement import take_out
 from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.timekeeping import broker_clock

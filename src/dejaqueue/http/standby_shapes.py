@@ -28,7 +28,7 @@ class StandbyShown(BaseModel):
     trouble: str = Field(default="", description="What keeps it from following.")
 
 
-class Promoted(BaseModel):
+class PromotionShown(BaseModel):
     """A promotion that is done."""
 
     state: Literal["active"]

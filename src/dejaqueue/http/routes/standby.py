@@ -15,7 +15,7 @@ from dejaqueue.access.roles import Role
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.openapi import answers, route
 from dejaqueue.http.service import principal_of, service_of
-from dejaqueue.http.standby_shapes import Promoted, StandbyShown
+from dejaqueue.http.standby_shapes import PromotionShown, StandbyShown
 
 router = APIRouter(prefix="/v1/standby", tags=["standby"])
 _SHOWN = {
@@ -35,7 +35,7 @@ def show_standby(request: Request) -> Response:
     return json_answer(_act(request, "standby"))
 
 
-@route(router, "promote", responses=answers(Promoted, _PROMOTED, "It serves.", 409))
+@route(router, "promote", responses=answers(PromotionShown, _PROMOTED, "It serves.", 409))
 def promote(request: Request) -> Response:
     """Have a standby take the place of the broker that it follows, which is refused from then on.
 
