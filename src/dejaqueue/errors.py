@@ -6,7 +6,8 @@
     ├── Refused              the state says no; the same call will get the same answer
     │   ├── TopicExists      a topic of that name exists with other settings
     │   ├── JournalDamaged   stored bytes are not what was written; names file and offset
-    │   └── DuplicateKey     a live message has this key; carries its id (rule 11)
+    │   ├── DuplicateKey     a live message has this key; carries its id (rule 11)
+    │   └── NotActive        another broker is the active one: this is its standby, or was replaced
     ├── NotAllowed           who calls may not do this
     │   ├── Unauthenticated  an API key is needed, or this one is not known
     │   └── Forbidden        the API key has no such role for this topic
@@ -145,6 +146,12 @@ class DuplicateKey(Refused):
     def fields(self) -> dict[str, Any]:
         """The key and the id of the live message."""
         return {"key": self.key, "id": self.id}
+
+
+class NotActive(Refused):
+    """Another broker is the active one: this is its standby, or was replaced by it."""
+
+    number = 25
 
 
 class NotAllowed(DejaQError):

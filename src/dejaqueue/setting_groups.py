@@ -165,6 +165,25 @@ class BackupSettings(Group):
     )
 
 
+class StandbySettings(Group):
+    """Whose standby a broker is."""
+
+    url: str = Field(
+        default="",
+        description="Follow the archive at this place, as a standby: fill an empty data directory "
+        "with the newest backup there, then apply what is archived behind it "
+        "(`backup.archive_interval_ms` of the other broker), until `dejaq promote`. From then on "
+        "it has no effect. Empty: this broker is no standby. Cannot change live.",
+    )
+    poll_ms: int = Field(
+        default=100,
+        ge=10,
+        le=60_000,
+        description="How often a standby asks whether something new was archived. Each time is a "
+        "request to the object store: 100 ms are 26 million a month. Can change live.",
+    )
+
+
 class PayloadSettings(Group):
     """Where large payloads are kept, apart from their messages."""
 

@@ -31,6 +31,7 @@ from dejaqueue.setting_groups import (
     PayloadSettings,
     QuotaSettings,
     SqsSettings,
+    StandbySettings,
 )
 
 LIVE_WORDS = "Can change live."
@@ -532,6 +533,7 @@ class BrokerSettings(BaseSettings):
     oidc: OidcSettings = Field(default_factory=OidcSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
     backup: BackupSettings = Field(default_factory=BackupSettings)
+    standby: StandbySettings = Field(default_factory=StandbySettings)
     payloads: PayloadSettings = Field(default_factory=PayloadSettings)
     sqs: SqsSettings = Field(default_factory=SqsSettings)
     doq: DoqSettings = Field(default_factory=DoqSettings)

@@ -113,6 +113,8 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "revoke_key": ("root", {"key": "nobody"}),
     "backup": ("root", {"url": "nowhere://"}),
     "backup_progress": ("root", {}),
+    "standby": ("root", {}),
+    "promote": ("root", {}),
 }
 
 STREAMS = {
@@ -132,6 +134,8 @@ ROUTES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/stats"): ("root MO", None),
     ("GET", "/metrics"): ("root MO", None),
     ("GET", "/v1/cluster"): ("key", None),
+    ("GET", "/v1/standby"): ("root", None),
+    ("POST", "/v1/standby/promotion"): ("root", None),
     ("POST", "/v1/cluster/nodes/{node}/remove"): ("root", None),
     ("POST", "/v1/cluster/nodes/{node}/repair"): ("root", None),
     ("GET", "/v1/cluster/nodes/{node}/progress"): ("root", None),

@@ -35,6 +35,7 @@ def test_numbers_are_for_ever() -> None:
         "JournalDamaged": 22,
         "DuplicateKey": 23,
         "EncryptionKeyMissing": 24,
+        "NotActive": 25,
         "TryLater": 30,
         "ResourceExhausted": 31,
         "Unavailable": 32,

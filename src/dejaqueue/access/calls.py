@@ -9,8 +9,8 @@ See: routes.py for HTTP; docs/adr/0032-one-table-of-calls.md; docs/guides/securi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from dejaqueue.access.rules import (
     ADMIN,
@@ -43,6 +43,7 @@ class Call:
         required: fields that must be there.
         more: what else the body holds, where that is checked by the function; "" = nothing.
         content: bytes follow the JSON, behind a line feed; the function has them as `content`.
+        at_standby: a standby answers it, too (docs/guides/standby.md).
     """
 
     name: str
@@ -52,6 +53,7 @@ class Call:
     required: tuple[str, ...] = ()
     more: str = ""
     content: bool = False
+    at_standby: bool = False
 
     def check(self, body: dict[str, Any]) -> None:
         """Raise BadRequest for a field that the call does not have, or one that is missing."""
@@ -78,12 +80,19 @@ _KEYS = Rule((ADMIN,), field=BROKER, audited=True)
 _SERVERS = Rule((ADMIN,), field=BROKER, audited=True)
 _DECIDES = Rule(also=decided_topics)
 _SETTINGS = "the settings of a topic"
+_AT_STANDBY: Final = {
+    *("describe_topic", "list_topics", "stats", "assignments", "counts", "histogram", "due"),
+    *("clock", "lane", "scan_ranges", "history_files", "message_history", "ask_history"),
+    *("cron_list", "cron_get", "cron_next", "transactions", "cluster", "node_progress"),
+    *("backup_progress", "standby", "promote", "list_keys", "peek", "scan", "history"),
+}
+"""Calls that read what is there, and the one that ends a standby."""
 _MOVES = ("due", "by_ms", "window_from", "window_to", "set_priority", "set_group")
 """What a move changes."""
 
 
 def _table(rows: Iterable[Call]) -> dict[str, Call]:
-    return {call.name: call for call in rows}
+    return {call.name: replace(call, at_standby=call.name in _AT_STANDBY) for call in rows}
 
 
 ACTIONS = _table([
@@ -417,6 +426,20 @@ ACTIONS = _table([
         Rule(peers=True),
         "Have another broker do a step of its part of a backup of the cluster.",
         required=("backup", "step"),
+    ),
+    # --- a standby
+    Call(
+        "standby",
+        (),
+        Rule((ADMIN,), field=BROKER),
+        "Show whether this broker is the active one of two, or a standby, and how far that is.",
+    ),
+    Call(
+        "promote",
+        (),
+        _SERVERS,
+        "Have a standby take the place of the broker that it follows, which is refused from then "
+        "on.",
     ),
     # --- API keys
     Call(

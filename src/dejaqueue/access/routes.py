@@ -86,6 +86,9 @@ _ROWS = (
     # --- backups
     _call("POST", "/v1/backups", "backup"),
     _call("GET", "/v1/backups/progress", "backup_progress"),
+    # --- a standby
+    _call("GET", "/v1/standby", "standby"),
+    _call("POST", "/v1/standby/promotion", "promote"),
     # --- who did what
     Route(
         "GET", "/v1/audit", "audit_lines", Rule((Role.ADMIN,), field=BROKER),

@@ -72,7 +72,7 @@ class LogChain:
             JournalDamaged: one is missing, or is not what was stored. Unavailable.
         """
         before = ""
-        for number, stored in self._read(numbers):
+        for number, stored in self.stored_ahead(numbers):
             piece = self.decode(number, stored)
             if before and piece.previous != before:
                 raise JournalDamaged(f"{self.path(number)}: does not follow the one before")
@@ -89,7 +89,9 @@ class LogChain:
             raise JournalDamaged(f"{self.path(number)}: another one is in its place")
         return piece
 
-    def _read(self, numbers: range) -> Iterator[tuple[int, bytes | None]]:
+    def stored_ahead(self, numbers: range) -> Iterator[tuple[int, bytes | None]]:
+        """Pieces as they are stored, in order, behind their numbers; read ahead, a few at a time.
+        Raises Unavailable."""
         with ThreadPoolExecutor(READ_AT_ONCE, "dejaq-chain") as pool:
             for start in range(numbers.start, numbers.stop, READ_AT_ONCE):
                 some = range(start, min(start + READ_AT_ONCE, numbers.stop))

@@ -73,6 +73,8 @@ class LogPiece:
         slices: of logs; of one log they follow each other.
         reached: up to which position of each log the chain goes with this piece.
         data_keys: wrapped keys that those before did not have, as in manifests.
+        fence: id of the standby that ended the chain with this piece, which has nothing else; "" =
+            it is one like all others.
     """
 
     chain: str
@@ -83,6 +85,7 @@ class LogPiece:
     slices: tuple[LogSlice, ...]
     reached: dict[str, int] = field(default_factory=dict)
     data_keys: dict[str, str] = field(default_factory=dict)
+    fence: str = ""
 
     def encode(self, buffer: PieceScratch | None = None) -> memoryview:
         """As it is stored.
@@ -109,6 +112,7 @@ class LogPiece:
                 ],
                 "reached": self.reached,
                 "data_keys": self.data_keys,
+                **({"fence": self.fence} if self.fence else {}),
             },
             separators=(",", ":"),
         ).encode()

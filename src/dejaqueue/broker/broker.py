@@ -17,6 +17,7 @@ from typing import Any
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.access.quotas import Account, Quotas
 from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
+from dejaqueue.backup.fence import Fence
 from dejaqueue.broker import news
 from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.backup.restoring import check_finished
@@ -29,10 +30,13 @@ from dejaqueue.broker.partition.staged import StageOf
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.payloads.cold_objects import ColdObjects
 from dejaqueue.broker.payloads.payloads import THREADS, Payloads
+from dejaqueue.broker.replacement import take_out
 from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
-from dejaqueue.broker.shard.ownership import LoneOwnership
 from dejaqueue.broker.shard.timekeeping import broker_clock
+from dejaqueue.broker.site import Site
+from dejaqueue.broker.standby.following import follow_change, follow_entries
+from dejaqueue.broker.standby.standby import Standby
 from dejaqueue.broker.topic import deleting, forecast, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue, Changes, with_births
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
@@ -51,6 +55,7 @@ from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.home import is_over
 from dejaqueue.broker.transactions.transactions import Transactions
+from dejaqueue.catalogue.changes import Change
 from dejaqueue.catalogue.state import CatalogueState, TopicRow
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
@@ -60,11 +65,12 @@ from dejaqueue.errors import (
     TopicUnknown,
     Unavailable,
 )
-from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.interface import Entry, JournalStore
 from dejaqueue.journal.registry import encrypt, store_of
 from dejaqueue.model import Topic
 from dejaqueue.schema.warm import warm_up
-from dejaqueue.settings import BrokerSettings, Change
+from dejaqueue.settings import BrokerSettings
+from dejaqueue.settings import Change as SettingChange
 from dejaqueue.subscriptions import has_ephemeral
 from dejaqueue.topic_names import parse_subscription, subscription_name, topic_of
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -83,7 +89,9 @@ class Broker:
 
     Attributes:
         phase: what it is doing: starting with what, RUNNING, stopping.
-        peers, lane: the way to other brokers; its express lanes. Who serves them gives them.
+        peers, lane, where: the way to other brokers; its express lanes; its address, for people.
+            Who serves them gives them.
+        site, standby: whether it is the active one of two, and what it does while it is not.
 
     Args:
         settings: where and how; the defaults keep messages in ./dejaq-data.
@@ -100,6 +108,9 @@ class Broker:
     >>> broker.stop()
     """
 
+    store: JournalStore
+    _catalogue: Catalogue
+
     def __init__(
         self,
         settings: BrokerSettings | None = None,
@@ -111,7 +122,6 @@ class Broker:
         # A copy: `change_settings` must not change those of another broker.
         self.settings = (settings or BrokerSettings()).model_copy(deep=True)
         self.clock: Clock = clock or broker_clock(self.settings)
-        self.store: JournalStore
         self._given_store = store
         self.node, self._running = node, False
         self._threads = threads or Threads()
@@ -121,7 +131,6 @@ class Broker:
         """Those that were used, or given to it by a cluster."""
         self.alone: LoneCatalogue | None = None
         """The catalogue, if it is one of its own."""
-        self._catalogue: Catalogue
         self._names = NameLocks(self._threads.lock)
         """For calls that make, change or delete a topic, and may wait for its journals' server."""
         self._workers: list[PartitionWorker] = []
@@ -149,6 +158,8 @@ class Broker:
         self.phase, self.started_us = "not started", 0
         self.peers: Peers | None = None
         self.lane: LaneAddress | None = None
+        self.where, self.site = "", Site()
+        self.standby = Standby(self, lambda: self.where)
         coordinator = Coordinator(
             self.runtime,
             lambda *of: self._catalogue.has_partition(*of),
@@ -182,11 +193,13 @@ class Broker:
         began_us = self.clock.now_us()
         InternalError.keep_story = news.told
         warm_up()
-        self.store = self._given_store or store_of(self.settings)
+        self.store = self.standby.opened(lambda: self._given_store or store_of(self.settings))
         try:
             encrypt(self.store, self.settings.encryption)
             check_finished(self.store)
             self.backups.archiver.check()
+            self.standby.prepare()
+            self.backups.archiver.check_active()
             self.payloads.open(self.store)
             if self.store.encryption is not None:
                 self.history.encrypt(self.store.encryption.cipher("history"))
@@ -214,13 +227,24 @@ class Broker:
         for worker in self._workers:
             worker.start()
         self.history.start()
-        if self.alone is not None:
+        if self.alone is not None and not self.site.stands_by:
             deleting.finish_all(self.store, self.alone)  # nobody can be told of transactions yet
         ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
         self._ports = TopicPorts(*ports, self.alter_topic, self._opener, self.payloads)
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
+        if self.site.stands_by:
+            for topic in self._catalogue.all():
+                if self._catalogue.is_used(topic.name):
+                    self.runtime(topic.name).ring_all()  # each says by its journal how far it is
+            self.standby.start(self._threads)
+        else:
+            self._begin_duties()
+        news.started(self.topic_count, (self.started_us - began_us) // 1_000)
+
+    def _begin_duties(self) -> None:
+        """Begin what only the active one of two sites does."""
         self.backups.start()
         if self.settings.journal.erase_ms_max:
             settings, clock = self.settings.journal, self.clock
@@ -233,7 +257,6 @@ class Broker:
         # Of a cluster, topics come by `take`.
         used = [] if self.alone is None else self.alone.used()
         self._room.begin(self.store, used, reads_all=bool(self.settings.journal.erase_ms_max))
-        news.started(self.topic_count, (self.started_us - began_us) // 1_000)
 
     def stop(self) -> None:
         """Finish what waits, take snapshots, close everything."""
@@ -243,6 +266,7 @@ class Broker:
             self._running = False
         self.phase = "stopping"
         began_us = self.clock.now_us()
+        self.standby.close()
         self._names.wait()  # what is being made or deleted needs the store and the workers
         runtimes = list(self._topics.values())
         self.carrier.close()
@@ -287,13 +311,14 @@ class Broker:
         service = Service(
             name,
             self._catalogue.journals(topic.name),
-            LoneOwnership() if node is None else TopicOwnership(node, name),
+            self.site if node is None else TopicOwnership(node, name),
             node is not None,
             self._catalogue.counts(topic.name),
             number,
             self._catalogue.ids_from(topic.name),
             lambda: self._catalogue.use(topic.name, number),
             lambda: self._catalogue.check_there(topic.name, number),
+            lambda: self.site.stands_by,
         )
         counting = TopicCounts()
         duties_of = self._roster.of_topic(topic, counting, len(self.served_names(topic)))
@@ -310,7 +335,9 @@ class Broker:
         shard = self.store.shard_of(topic, number, partition)
         return self._workers[shard % len(self._workers)]
 
-    def change_settings(self, settings: BrokerSettings) -> tuple[list[Change], list[Change]]:
+    def change_settings(
+        self, settings: BrokerSettings
+    ) -> tuple[list[SettingChange], list[SettingChange]]:
         """Take over the settings that can change live.
 
         Returns:
@@ -325,8 +352,7 @@ class Broker:
 
     def runtime(self, name: str) -> ServedTopic:
         """The served topic, or shard of one. Raises TopicUnknown, Unavailable, Elsewhere."""
-        if not self._running:
-            raise Unavailable("the broker is not running", 1_000)
+        self.check_running()
         served = self._topics.get(name)
         if served is None:
             topic = self._catalogue.get(topic_of(name))
@@ -467,6 +493,7 @@ class Broker:
     def create_topic(self, topic: Topic, *, exist_ok: bool = False) -> Topic:
         """Make a topic. Raises BadRequest, TopicExists."""
         self.check_running()
+        self.site.check_changes()
         topic = with_births(topic.check())
         if self.node is not None and topic.name in self._catalogue.changing():
             self.node.settled(topic.name)
@@ -487,6 +514,7 @@ class Broker:
 
     def alter_topic(self, name: str, changes: Changes) -> Topic:
         """Change settings of a topic; they hold at once. Raises BadRequest, TopicUnknown."""
+        self.site.check_changes()
         with self._names.held(name):
             self.check_running()
             self.history.check(not callable(changes) and changes.get("history"))
@@ -579,9 +607,42 @@ class Broker:
         return self._catalogue.seen(name, newest=newest)
 
     def check_running(self) -> None:
-        """Raise Unavailable unless the broker takes calls."""
+        """Raise Unavailable unless the broker takes calls, NotActive if it was replaced."""
         if not self._running:
             raise Unavailable("the broker is not running", 1_000)
+        self.site.check_reads()
+
+    # --- two sites ----------------------------------------------------------------------------
+
+    def replaced(self, fence: Fence) -> None:
+        """Serve nothing any more: a standby has taken the place of this broker. Any thread."""
+        self.site.replace(fence)
+        with self._lock:
+            gone, self._topics = list(self._topics.values()), {}
+        take_out(self.store, fence, gone, self.site)
+
+    def serve_as_active(self) -> None:
+        """Serve what was followed: this broker was promoted. Returns when all partitions do."""
+        self.site.become_active()
+        if self.alone is not None:
+            deleting.finish_all(self.store, self.alone)
+        for runtime in self.runtimes():
+            runtime.ring_all()
+        self._begin_duties()
+        for runtime in self.runtimes():
+            runtime.wait_stepped()
+
+    def follow_change(self, change: Change, revision: int) -> None:
+        """Take over a change of the catalogue of the broker that is followed."""
+        assert self.alone is not None
+        follow_change(self, self.alone, change, revision)
+
+    def follow_entries(
+        self, topic: str, partition: int, found: Sequence[tuple[int, Entry]]
+    ) -> Future[None]:
+        """Take over entries of a partition, each behind its position; done when durable."""
+        assert self.alone is not None
+        return follow_entries(self, self.alone, topic, partition, found)
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -590,6 +651,7 @@ class Broker:
     ) -> Writer:
         """A stream of batches of one sender, for whose `account` quotas count; None = they do not.
         Raises TopicUnknown, BadRequest, Refused."""
+        self.site.check_changes()
         runtime, stage = self.runtime(parse_subscription(stream.topic)[0]), None
         if stream.transaction:
             stage = self.transactions.stage(stream.transaction, stream.op, sender)
@@ -610,6 +672,7 @@ class Broker:
 
     def open_consume(self, options: ConsumeStream, sink: Sink) -> ConsumerSession:
         """A consumer, without credit yet. Raises TopicUnknown, ResourceExhausted."""
+        self.site.check_changes()
         return ConsumerSession(
             self.view(options.topic), options, sink, self.clock, self.settings.clock
         )

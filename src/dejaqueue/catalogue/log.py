@@ -347,15 +347,18 @@ class CatalogueLog:
 
     def _write_snapshot(self, journal: Journal, state: CatalogueState) -> None:
         """Have the journal begin later. What fails is tried again when the next one is due."""
-        name = f"topics.{state.revision}"
-        meta = f'{{"format":{FORMAT}}}'
         try:
-            journal.put_snapshot(state.revision, meta, [SnapshotFile(name, state.to_bytes())])
+            journal.put_snapshot(state.revision, *snapshot_of(state))
             self._truncatable = journal, state.revision
         except DejaQError as failure:
             log.warning("the catalogue has no snapshot of %d: %s", state.revision, failure)
         finally:
             self._is_writing_snapshot = False
+
+
+def snapshot_of(state: CatalogueState) -> tuple[str, list[SnapshotFile]]:
+    """A snapshot of the catalogue, as its journal has it: what it says of itself, and its file."""
+    return f'{{"format":{FORMAT}}}', [SnapshotFile(f"topics.{state.revision}", state.to_bytes())]
 
 
 def _nothing() -> Iterator[Int64s]:

@@ -27,6 +27,7 @@ FLAGS = {
     "port": "server.port",
     "http_port": "server.http_port",
     "processes": "server.processes",
+    "standby": "standby.url",
     "cluster": "cluster.nodes",
     "coordinator": "cluster.coordinator",
     "node": "cluster.node",
@@ -58,6 +59,11 @@ def settings_options(function: Function) -> Function:
                 "--processes",
                 metavar="N|auto",
                 help="So many processes divide the data directory; auto = one for each core.",
+            ),
+            click.option(
+                "--standby",
+                metavar="URL",
+                help="Follow the archive there until `dejaq promote`.",
             ),
             click.option(
                 "--cluster",

@@ -48,6 +48,8 @@ COMMANDS = {
     "repair": "dejaqueue.cli.repair:repair",
     "backup": "dejaqueue.cli.backup:backup",
     "restore": "dejaqueue.cli.restore:restore",
+    "standby": "dejaqueue.cli.standby:standby",
+    "promote": "dejaqueue.cli.standby:promote",
     "transactions": "dejaqueue.cli.transactions:transactions",
     "key": "dejaqueue.cli.keys:key",
     "pipeline": "dejaqueue.cli.pipeline:pipeline",

@@ -12,6 +12,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import ssl
 import sys
 from collections.abc import Callable
@@ -145,6 +146,7 @@ def _run(
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding
         )
         flight.start()
+        broker.where = f"{flight.url} at {socket.gethostname()}"
         ending.callback(flight.stop)
         ending.callback(seat.leave)
         seat.join(broker, flight, http.port, tls=tls is not None)

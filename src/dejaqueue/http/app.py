@@ -39,6 +39,7 @@ from dejaqueue.http.routes import (
     payloads,
     sending,
     signed_payloads,
+    standby,
     subscriptions,
     topics,
     transactions,
@@ -107,6 +108,7 @@ def build_app(service: Service) -> App:
         keys,
         cluster,
         backups,
+        standby,
     ):
         app.include_router(part.router)
     for part in (metrics, health):

@@ -308,6 +308,16 @@ _STORAGE = (
         (),
         "How long what was done was durable before it was archived, the oldest of each piece",
     ),
+    _gauge(
+        "dejaq_standby_behind_seconds",
+        "seconds",
+        (),
+        "For how long a standby has not seen the end of the archive that it follows: what is there "
+        "is at most so much older than what is archived. Absent at a broker that is active",
+    ),
+    _counter(
+        "dejaq_standby_entries", "entries", (), "Entries of the archive that a standby applied"
+    ),
     _counter(
         "dejaq_payloads_stored", "payloads", (), "Payloads that this broker stored in its store"
     ),

@@ -225,6 +225,11 @@ class Exposition:
             page.add("dejaq_archive_stored_bytes", "", archiver.stored_bytes)
             page.add("dejaq_archive_failures", "", archiver.failures)
             page.add_histogram("dejaq_archive_wait_seconds", "", archiver.waits.read())
+        if self._broker.site.stands_by:
+            standby = self._broker.standby
+            page.add("dejaq_standby_behind_seconds", "", standby.behind_us() / 1e6)
+            follower = standby.follower
+            page.add("dejaq_standby_entries", "", 0 if follower is None else follower.entries)
 
     def _add_payloads(self, page: _Page) -> None:
         counts = self._broker.payloads.counts

@@ -438,10 +438,11 @@ def append_alone(append: Append) -> None:
         append.error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
 
 
-DOCUMENTS = ("keys", "key-uses", "backup", "backup-schedule", "restore", "payloads")
+DOCUMENTS = ("keys", "key-uses", "backup", "backup-schedule", "restore", "payloads", "standby")
 """What a store keeps for the broker beside topics: API keys (access/key_ring.py); which backups
 were taken of it, when they were read back, and what is being restored into it (broker/backup); what
-tells its payloads from others' in the payload store (broker/payloads)."""
+tells its payloads from others' in the payload store (broker/payloads); whether it is a standby's
+(broker/standby)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed: rarely, so that one is enough for all stores of a process."""
 

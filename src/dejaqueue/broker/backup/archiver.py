@@ -24,13 +24,16 @@ from concurrent.futures import Executor, Future
 from typing import Final, NamedTuple, Protocol
 
 from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.fence import Fence, read_fence
 from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
 from dejaqueue.broker.backup.lineage import Lineage
+from dejaqueue.broker.site import Site
 from dejaqueue.broker.topic.cluster_port import ClusterPort
 from dejaqueue.clock import Wake
+from dejaqueue.connections.bucket import Bucket
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import (
     BadRequest,
@@ -71,6 +74,9 @@ class ArchiverPort(CutPort, Protocol):
     store: JournalStore
     settings: BrokerSettings
     node: ClusterPort | None
+    site: Site
+
+    def replaced(self, fence: Fence) -> None: ...  # noqa: D102
 
 
 class ArchivePosition(NamedTuple):
@@ -95,6 +101,14 @@ class _ChainError(Exception):
 
 class _OtherPieceError(Exception):
     """There is another piece under a number."""
+
+
+class _ReplacedError(Exception):
+    """A standby has taken the place of this broker."""
+
+    def __init__(self, fence: Fence) -> None:
+        super().__init__(fence.told())
+        self.fence = fence
 
 
 class Archiver:
@@ -126,7 +140,7 @@ class Archiver:
         self._store_id = ""
         self._told_key = 0
         self._changed_us = self._oldest_us = self._said_us = self._stop_us = 0
-        self._broken = ""
+        self._broken, self._is_replaced = "", False
         self.pieces = self.stored_bytes = self.failures = 0
         self.waits = Histogram()
 
@@ -152,6 +166,26 @@ class Archiver:
                 "0, but for a broker that is alone, of one process, with journals in a directory",
                 settings.archive_interval_ms,
             )
+
+    def check_active(self) -> None:
+        """Refuse to serve if a standby was promoted, as far as the archive can be asked. Before
+        anything is served. Raises NotActive."""
+        if not self.is_wanted or self._broker.site.stands_by:
+            return
+        url = self._broker.settings.backup.url
+        try:
+            self._check_fence(open_bucket(url, patience_seconds=PATIENCE_SECONDS))
+        except _ReplacedError as wrong:
+            self._broker.replaced(wrong.fence)
+            self._broker.site.check_reads()
+        except (Unavailable, JournalDamaged) as failure:
+            log.error("whether a standby was promoted is not known: %s", failure)
+
+    def _check_fence(self, bucket: Bucket) -> None:
+        """Raise _ReplacedError if a standby was promoted. Raises Unavailable, JournalDamaged."""
+        fence = read_fence(bucket, Lineage(self._store).store)
+        if fence is not None:
+            raise _ReplacedError(fence)
 
     def start(self) -> None:
         """Archive from now on, if the settings have it."""
@@ -257,8 +291,14 @@ class Archiver:
 
     def _attempt(self, work: Callable[[], None]) -> None:
         """Do something; what goes wrong ends the chain, and the next backup begins another."""
+        if self._is_replaced:
+            self._changed_us = 0
+            return
         try:
             work()
+        except _ReplacedError as wrong:
+            self._is_replaced = True
+            self._broker.replaced(wrong.fence)
         except (_ChainError, DejaQError) as wrong:
             self._break(str(wrong))
         except Exception:  # our bug: the next backup begins another chain
@@ -304,6 +344,7 @@ class Archiver:
             archive = Archive.open(self._broker.settings.backup.url)
         except BadRequest:
             return False  # there is no backup yet
+        self._check_fence(archive.bucket)
         manifest = archive.newest(lineage.store)
         if manifest is None or not manifest.chain:
             return False
@@ -351,6 +392,15 @@ class Archiver:
             give_up_to, self._give_up_to = self._give_up_to, 0
         if begun is not None:
             name, manifest = begun
+            try:
+                self._check_fence(open_bucket(self._broker.settings.backup.url))
+            except Unavailable as failure:
+                self._fail(failure)
+                with self._guard:
+                    self._begun = self._begun or begun
+                self._wait_again(AGAIN_MS)
+                self._wake.ring()
+                return
             self._end_chains_but(name)
             self._first, self._number, self._built, self._previous = 1, 0, 0, ""
             self._reached, self._told_key = dict(manifest.logs), 0

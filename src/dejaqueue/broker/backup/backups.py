@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from dejaqueue.access.key_ring import KeyRing
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.backup_id import id_facts, new_id
+from dejaqueue.backup.fence import read_fence
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
 from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
 from dejaqueue.broker.backup.backed_payloads import copy_payloads
@@ -38,7 +39,7 @@ from dejaqueue.broker.backup.schedule import BackupSchedule
 from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.topic.cluster_port import BackupTurns, ClusterPort
 from dejaqueue.connections.bucket_urls import open_bucket
-from dejaqueue.errors import DejaQError, InternalError, Refused, Unavailable
+from dejaqueue.errors import DejaQError, InternalError, NotActive, Refused, Unavailable
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.version import __version__
 
@@ -241,6 +242,9 @@ class Backups:
     ) -> tuple[Manifest, int]:
         archive = Archive.open(url, make=True)
         lineage = Lineage(self._broker.store)
+        fence = read_fence(archive.bucket, lineage.store)
+        if fence is not None:
+            raise NotActive(f"no backup of this broker is taken there any more: {fence.told()}")
         parent = None
         if not full:
             newest = archive.newest(lineage.store)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from dejaqueue.access import administration
-from dejaqueue.access.calls import ACTIONS, TICKETS
+from dejaqueue.access.calls import ACTIONS, TICKETS, Call
 from dejaqueue.access.senders import Requester
 from dejaqueue.broker.calls import (
     browse,
@@ -59,6 +59,7 @@ def answer(broker: BrokerPort, name: str, body: Body, by: Requester) -> Answer |
     if call is None:
         raise BadRequest("action", f"one of {', '.join(ACTIONS)}", name)
     call.check(body)
+    _check_site(broker, call)
     return _FUNCTIONS[name](broker, dict(body), by)
 
 
@@ -68,7 +69,16 @@ def rows(broker: BrokerPort, op: str, ticket: Body, by: Requester) -> Rows:
     if call is None:
         raise BadRequest("ticket.op", " or ".join(TICKETS), op)
     call.check(ticket)
+    _check_site(broker, call)
     return _READERS[op](broker, dict(ticket), by)
+
+
+def _check_site(broker: BrokerPort, call: Call) -> None:
+    """Raise NotActive if it is for the other one of two sites."""
+    if call.at_standby:
+        broker.site.check_reads()
+    else:
+        broker.site.check_changes()
 
 
 # --- topics ---------------------------------------------------------------------------------------
@@ -342,6 +352,17 @@ def _backup_progress(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
 
 def _ask_backup(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     return broker.backups.parts.hear(body)
+
+
+# --- a standby ------------------------------------------------------------------------------------
+
+
+def _standby(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    return broker.standby.describe()
+
+
+def _promote(broker: BrokerPort, _body: Body, _by: Requester) -> Future[Answer]:
+    return broker.standby.promote()
 
 
 # --- API keys -------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from dejaqueue.access.senders import Sender
 from dejaqueue.broker.backup.backups import Backups
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.payloads.payloads import Payloads
+from dejaqueue.broker.site import Site
+from dejaqueue.broker.standby.standby import Standby
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.served_topic import ServedTopic
@@ -40,6 +42,8 @@ class BrokerPort(Protocol):
     transactions: Transactions
     homes: Homes
     backups: Backups
+    site: Site
+    standby: Standby
     payloads: Payloads
     started_us: int
     lane: LaneAddress | None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.partition.admission import Admission
+from dejaqueue.broker.partition.following import begin_epoch, refuse_changes
 from dejaqueue.broker.partition.inbox import Inbox
 from dejaqueue.broker.partition.leasing import dispatch, outlook
 from dejaqueue.broker.partition.requests import Request
@@ -34,7 +35,14 @@ from dejaqueue.broker.shard.opening import JournalDoor, Opened, Opening, read_ag
 from dejaqueue.broker.shard.resting import Rest
 from dejaqueue.engine.commands import Configure
 from dejaqueue.engine.rules import Rules
-from dejaqueue.errors import DejaQError, Fenced, InternalError, ResourceExhausted, Unavailable
+from dejaqueue.errors import (
+    DejaQError,
+    Fenced,
+    InternalError,
+    NotActive,
+    ResourceExhausted,
+    Unavailable,
+)
 from dejaqueue.model import Topic, TopicKind
 
 RETRY_US = 500_000
@@ -112,7 +120,7 @@ class Partition:
         self._dispatcher = dispatcher
         self._admission = Admission(allotment)
         # Maintenance comes last: what it does by the way must not delay what somebody waits for.
-        self._chores = Chores([*duties.chores, duties.maintenance, Rest()])
+        self._chores = self._all_chores = Chores([*duties.chores, duties.maintenance, Rest()])
         self._is_closed = False
         self._failed: DejaQError | None = None
         self._unreadable: DejaQError | None = None
@@ -213,7 +221,12 @@ class Partition:
 
     def _step_loaded(self, *, busy: bool) -> bool:
         """The step itself; True if a chore has more to do at once."""
-        core, chores = self.core, self._chores
+        core = self.core
+        if core.follows and not self._door.stands_by():
+            self._become_active()
+        if core.follows:
+            return self._step_following(busy=busy)
+        chores = self._chores
         core.keep_time()
         if core.topic() is not self._configured:
             self._configure()
@@ -229,6 +242,25 @@ class Partition:
             view.before_append()
         commits.commit(behind=busy or commits.is_apart)
         return self._after_append()
+
+    def _step_following(self, *, busy: bool) -> bool:
+        """The step while an archive is followed; as `_step_loaded`."""
+        core = self.core
+        refuse_changes(core, self.inbox, lambda: NotActive("this broker is a standby"))
+        take_requests(core, self.inbox, self._admission)
+        for view in self.views:
+            view.show()
+        core.commits.commit(behind=busy)
+        return self._chores.after_append(core, is_idle=self.inbox.is_empty)
+
+    def _become_active(self) -> None:
+        """The archive is followed no more."""
+        core = self.core
+        self.maintenance.wait_written(core)
+        begin_epoch(core)
+        core.time.loaded()
+        self._chores, self._configured = self._all_chores, None
+        self._chores.loaded(core)
 
     def _after_append(self) -> bool:
         """The chores that follow an append; True if one of them has more to do at once."""
@@ -251,6 +283,9 @@ class Partition:
 
     def _next_us(self) -> int | None:
         """When there is something to lease, or a chore to do, clock µs; None = when rung."""
+        if self.core.follows:
+            self._look_us = None
+            return self._chores.next_us(self.core)
         found = outlook(self.core, self._dispatcher)
         self._waits = found.waits
         if found.is_empty:
@@ -328,11 +363,15 @@ class Partition:
         if core.payloads is not None:
             ports = replace(ports, ended=core.payloads.ended)
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
+        core.follows = opened.follows
         core.serve(opened.views, opened.journal, commits, opened.read_from)
         self.was_read = True
-        entry_count = opened.tail - 1 - opened.read_from
+        entry_count = opened.tail - opened.read_from - (not opened.follows)
         news.recovered(topic_name, self.number, entry_count, opened.duration_ms)
         news.mended(topic_name, self.number, opened.journal)
+        self._chores = self._all_chores
+        if opened.follows:
+            self._chores = Chores([self.maintenance, Rest()])
         self._chores.loaded(core)
 
     def _fail(self, error: DejaQError) -> None:

@@ -56,6 +56,17 @@ class PartitionView:
             self._chores.loaded(core)
         self._chores.configured(core)
 
+    def show(self) -> None:
+        """Let looks see what an archive that is followed has made of the view; nothing is done in
+        it."""
+        core = self.core
+        named = core.main.views.find(core.name)
+        if named is None:
+            self.detach()
+        elif core.main.seen_as.get(core.name) is not core or core.engine is not named.engine:
+            core.attach(named)
+            core.main.seen_as[core.name] = core
+
     def detach(self) -> None:
         """There is no such view."""
         self._is_attached = False

@@ -57,6 +57,7 @@ class PartitionCore:
         floor: up to where backups have it: later entries stay for them.
         is_held: a backup reads the journal: nothing that is in it is given back, and no snapshot is
             begun, until `let_go`.
+        follows: entries come from an archive alone; nothing of its own may be appended.
 
     Args:
         topic: read at each use, so that changed settings hold at once.
@@ -96,8 +97,10 @@ class PartitionCore:
         self.backlog = Backlog()
         self.lacks_room = False
         self.seen_as: dict[str, PartitionCore] = {}
-        self.floor = ArchiveFloor(lambda: bool(self.settings.backup.url), clock.now_ms)
-        self.is_held = False
+        self.floor = ArchiveFloor(
+            lambda: bool(self.settings.backup.url) and not self.follows, clock.now_ms
+        )
+        self.is_held = self.follows = False
         self.payloads: PartitionPayloads | None = None
         self.cold = ColdIndex()
         self.unread: WeakSet[Push] = WeakSet()

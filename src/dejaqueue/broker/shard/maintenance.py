@@ -165,6 +165,8 @@ class Maintenance(Chore):
         is_old = core.position == self._snapshot_position
         if not self._room_snapshots and not is_old:
             return
+        if is_old and core.follows:
+            return  # it may append nothing
         if is_idle:
             core.journal.turn_over()
         if is_old:
@@ -187,7 +189,8 @@ class Maintenance(Chore):
         self._copy_some(core)
         if self._plan is not None:
             return True
-        return self._compact(core, is_idle=is_idle)
+        # What is copied at the active site comes with its entries.
+        return not core.follows and self._compact(core, is_idle=is_idle)
 
     def begin_snapshot(self, core: PartitionCore) -> None:
         """Hold the state as it is now; it is copied in the next steps, then made durable."""

@@ -39,6 +39,7 @@ class JournalDoor:
         executor: where the journal is read, beside the worker; None = by the worker.
         comes_back: a journal that cannot be read is tried again though nobody asks: its server
             may be back, or this broker its owner again.
+        stands_by: whether an archive is followed: then no epoch is begun.
         check_there: called when an epoch was begun, which keeps others out: raises if what is being
             read is not to be served any more.
         is_closed: nobody wants what is being read any more.
@@ -53,8 +54,10 @@ class JournalDoor:
         executor: Executor | None = None,
         comes_back: bool = False,
         check_there: Callable[[], None] = lambda: None,
+        stands_by: Callable[[], bool] = lambda: False,
     ) -> None:
         self.open_journal = open_journal
+        self.stands_by = stands_by
         self.ownership: Ownership = LoneOwnership() if ownership is None else ownership
         self.listener = Listener() if listener is None else listener
         self.executor = executor
@@ -67,9 +70,10 @@ class Opened(NamedTuple):
     """A partition as it was read.
 
     Attributes:
-        tail: position of its last entry, which begins the epoch.
+        tail: position of its last entry, which begins the epoch unless it `follows`.
         read_from: position of the snapshot, 0 = there was none.
         duration_ms: how long that took.
+        follows: as PartitionCore has it.
     """
 
     views: PartitionViews
@@ -78,6 +82,7 @@ class Opened(NamedTuple):
     epoch: int
     read_from: int
     duration_ms: int
+    follows: bool = False
 
 
 def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
@@ -101,6 +106,9 @@ def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
             listener.replayed(position, entry, effects)
             tail = position
         journal.adopt(views.live_locators())
+        if door.stands_by():
+            took_ms = (core.clock.now_us() - began_us) // 1_000
+            return Opened(views, journal, tail, views.unnamed.epoch, read_from, took_ms, True)
         now_ms = max(core.clock.utc_ms(), views.now_ms)
         command = OpenEpoch(now_ms, views.unnamed.epoch + 1)
         entry = entries.to_entry(command)

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 
 from dejaqueue.broker.topic.journal_catalogue import JournalCatalogue
-from dejaqueue.catalogue.changes import ClosedTopic, Decided, DeletedTopic
+from dejaqueue.catalogue.changes import Change, ClosedTopic, Decided, DeletedTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog
 from dejaqueue.errors import JournalDamaged, Refused
 from dejaqueue.journal.interface import JournalStore
@@ -79,6 +79,15 @@ class LoneCatalogue(JournalCatalogue):
         """
         closed = ClosedTopic(name, ids_from, decided=decided)
         self._change(lambda: closed if self.row_of(name) is not None else None)
+
+    @property
+    def revision(self) -> int:
+        """Number of the last change."""
+        return self._log.revision
+
+    def follow(self, change: Change) -> None:
+        """Make a change that the broker which is followed has made. Raises as CatalogueLog."""
+        self._change(lambda: change)
 
     def buried(self, name: str) -> None:
         """The third step: the journals of a deleted topic are dropped."""

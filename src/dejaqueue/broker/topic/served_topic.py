@@ -12,6 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -104,6 +105,7 @@ class Service:
         ids_from: the sequence of the first message of each partition.
         use: called before a journal is opened; see Catalogue.use.
         check_there: called behind an epoch that was begun; see Catalogue.check_there.
+        stands_by: whether its partitions follow an archive.
     """
 
     served_as: str
@@ -115,6 +117,7 @@ class Service:
     ids_from: int = 0
     use: Callable[[], None] = lambda: None
     check_there: Callable[[], None] = lambda: None
+    stands_by: Callable[[], bool] = lambda: False
 
 
 class ServedTopic(ServedView):
@@ -228,6 +231,7 @@ class ServedTopic(ServedView):
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
             check_there=service.check_there,
+            stands_by=service.stands_by,
         )
         partition = Partition(
             core,
@@ -434,6 +438,13 @@ class ServedTopic(ServedView):
         """Have every partition look for something to do."""
         for worker, partition in zip(self._workers, self.partitions, strict=False):  # may grow
             worker.ring(partition)
+
+    def wait_stepped(self) -> None:
+        """Return when every partition that was read has made a step, or cannot."""
+        looks = [self.look(one.number, lambda _: None) for one in self.partitions if one.was_read]
+        for one in looks:
+            with suppress(DejaQError, TimeoutError):
+                one.result(CLOSE_SECONDS_MAX)
 
     def _worker_of(self, partition_number: int) -> PartitionWorker:
         return self._workers[self.partitions.at(partition_number)]

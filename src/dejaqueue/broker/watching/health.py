@@ -45,8 +45,13 @@ def health_of(broker: Broker) -> Health:
     """How a broker is now. Cost: one look at each partition's flag, one question to the disk."""
     if broker.phase != RUNNING:
         return Health((broker.phase,))
+    refusal = broker.site.refusal()
+    if refusal is not None:
+        return Health((str(refusal),))
     dead = sum(not worker.is_alive for worker in broker.workers)
     reasons = [f"{dead} of {len(broker.workers)} workers died"] if dead else []
+    if broker.site.stands_by:
+        reasons.append(f"a standby, {broker.standby.behind_us() / 1e6:.1f} s behind the archive")
     failures = list(_failures(broker))
     if failures:
         reasons.append(f"partitions that failed: {len(failures)}; start the broker anew")
@@ -70,9 +75,9 @@ def _warnings(broker: Broker) -> Iterator[str]:
         yield f"the clock is {clock.apart_us / 1e6:+.3f} s off, by those of the other brokers"
     if clock.still_us > broker.settings.clock.step_ms_max * 1_000:
         yield f"the time of a partition is {clock.still_us / 1e6:.3f} s ahead of the clock"
-    trouble = broker.backups.trouble()
-    if trouble:
-        yield trouble
+    for trouble in (broker.backups.trouble(), broker.standby.trouble):
+        if trouble:
+            yield trouble
     yield from _room_warnings(broker)
 
 

@@ -287,6 +287,17 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUpl
         """
         return await self._action("backup_progress", {})
 
+    async def standby(self) -> dict[str, Any]:
+        """Whether this broker is `active` or `following`, as `state`; of a standby also `behind_ms`
+        and `as_of_ms`: how far it is; `trouble`, if there is some; `standby`, its id, and `url`."""
+        return await self._action("standby", {})
+
+    async def promote(self) -> dict[str, Any]:
+        """Have a standby take the place of the broker that it follows, which is refused from then
+        on; when it serves, `as_of_ms` and `took_ms`. Raises NotActive: another standby was quicker.
+        Refused: this broker is none. Unavailable: the same call goes on."""
+        return await self._action("promote", {})
+
     def cron(self, topic: str) -> AsyncCron:
         """The entries of a cron topic: what fires when."""
         return AsyncCron(self._core.transport, check_topic_name(topic))

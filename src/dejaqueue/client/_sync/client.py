@@ -285,6 +285,17 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         """
         return self._action("backup_progress", {})
 
+    def standby(self) -> dict[str, Any]:
+        """Whether this broker is `active` or `following`, as `state`; of a standby also `behind_ms`
+        and `as_of_ms`: how far it is; `trouble`, if there is some; `standby`, its id, and `url`."""
+        return self._action("standby", {})
+
+    def promote(self) -> dict[str, Any]:
+        """Have a standby take the place of the broker that it follows, which is refused from then
+        on; when it serves, `as_of_ms` and `took_ms`. Raises NotActive: another standby was quicker.
+        Refused: this broker is none. Unavailable: the same call goes on."""
+        return self._action("promote", {})
+
     def cron(self, topic: str) -> Cron:
         """The entries of a cron topic: what fires when."""
         return Cron(self._core.transport, check_topic_name(topic))

@@ -307,7 +307,24 @@ class SegmentJournal(Journal):
         self._check_usable()
         if position > self.tail:
             raise InternalError(f"a snapshot of {position} behind the tail {self.tail}")
-        log_position = self._part.runs.position_of(position)
+        self._put(position, meta, files, self._part.runs.position_of(position))
+
+    def begin_behind(self, position: int, meta: str, files: Sequence[SnapshotFile]) -> None:
+        """Have a journal that has nothing but rows go on behind a position of another journal,
+        whose state the snapshot is; its entries can be appended here then.
+
+        Raises:
+            InternalError: it has more entries already. ResourceExhausted, Unavailable.
+        """
+        self._check_usable()
+        if position < self.tail:
+            raise InternalError(f"{self}: cannot begin behind {position}, it has {self.tail}")
+        self._put(position, meta, files, self._part.runs.position_of(self.tail))
+        self._part.tail = position
+
+    def _put(
+        self, position: int, meta: str, files: Sequence[SnapshotFile], log_position: int
+    ) -> None:
         try:
             self._snapshot_files.put(position, meta, files, log_position)
         except OSError as failure:

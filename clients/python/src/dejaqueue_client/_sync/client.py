@@ -282,6 +282,28 @@ class Client(Browsing, Changes, Letters, Keys):
         """
         return dict(self._connection.ask("GET", "/v1/backups/progress"))
 
+    def standby(self) -> dict[str, Any]:
+        """Which part of two sites this broker has.
+
+        Returns:
+            `state`: `active`, `following` or `promoting`; of a standby also its id as `standby`,
+            the `url` of the archive, `behind_ms`, `as_of_ms`, and `trouble` if there is some.
+        """
+        return dict(self._connection.ask("GET", "/v1/standby"))
+
+    def promote(self) -> dict[str, Any]:
+        """Have a standby take the place of the broker that it follows, which is refused from then
+        on.
+
+        Returns:
+            When it serves: `as_of_ms`, up to when it has all that the other one acknowledged, and
+            `took_ms`.
+
+        Raises:
+            NotActive: another standby was promoted before. Refused: this broker is no standby.
+        """
+        return dict(self._connection.ask("POST", "/v1/standby/promotion"))
+
     def cron(self, topic: str) -> Cron:
         """The entries of a cron topic: what fires when."""
         return Cron(self._connection, check_topic_name(topic))

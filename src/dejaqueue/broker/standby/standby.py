@@ -1,0 +1,486 @@
+"""Standby: what a broker does that follows an archive, from an empty directory to its promotion.
+
+Room: broker. A thread of its own, which alone reads the archive and applies what is in it; others
+ask, and leave a wish to be promoted.
+Holds: a directory that is not whole is emptied and filled again; promoted is who stored the fence,
+and before it serves, everything that the archive has up to the fence is applied; what was begun
+goes on after a kill.
+See: filling.py, follower.py, record.py; docs/guides/standby.md;
+docs/adr/0084-a-standby-follows-the-archive.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.fence import Fence, put_fence, read_fence
+from dejaqueue.backup.log_chain import LogChain, is_reached
+from dejaqueue.backup.log_pieces import LogPiece, digest_of
+from dejaqueue.backup.manifest import Manifest
+from dejaqueue.broker.backup.restoring import keys_of
+from dejaqueue.broker.site import Site
+from dejaqueue.broker.standby.filling import clear, fill
+from dejaqueue.broker.standby.follower import Follower, FollowerPort, FollowingEndedError
+from dejaqueue.broker.standby.record import StandbyRecord, StandbyState
+from dejaqueue.broker.topic.threads import Running, Threads
+from dejaqueue.clock import Clock, Wake
+from dejaqueue.connections.bucket import Bucket
+from dejaqueue.connections.bucket_urls import open_bucket
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    InternalError,
+    JournalDamaged,
+    NotActive,
+    Refused,
+    Unavailable,
+)
+from dejaqueue.journal.encryption.data_keys import DataKeys
+from dejaqueue.journal.encryption.master_keys import MasterKey, load_master_keys
+from dejaqueue.journal.interface import JournalStore
+from dejaqueue.journal.segments.store import SegmentStore
+from dejaqueue.settings import BrokerSettings
+from dejaqueue.times import show_instant
+
+PATIENCE_SECONDS: Final = 5
+"""So long the library makes a request again; then this one says so, and goes on trying."""
+AGAIN_MS: Final = 1_000
+"""Between tries when the archive is away, or something failed."""
+CHAIN_LOOK_US: Final = 5_000_000
+"""While nothing comes, this often it is looked whether the archive goes on in another chain."""
+NOTE_US: Final = 5_000_000
+"""How often it is noted how far it is: a start reads again what came since."""
+SEAL_TRIES: Final = 1_000
+"""The active broker may store a piece just before the fence, and another one, …"""
+SAY_US: Final = 60_000_000
+
+log = logging.getLogger("dejaqueue.standby")
+
+
+class StandbyPort(FollowerPort, Protocol):
+    """A broker, as its standby's part sees it."""
+
+    clock: Clock
+    settings: BrokerSettings
+    store: JournalStore
+    site: Site
+
+    def serve_as_active(self) -> None: ...  # noqa: D102
+
+
+class _OtherChainError(Exception):
+    """The archive goes on where this directory cannot follow."""
+
+
+class Standby:
+    """The standby's part of a broker.
+
+    Args:
+        where: where this broker serves, in words for people; asked when it is promoted.
+
+    Attributes:
+        record: what the directory is; None = it is no standby's, and was not replaced by one.
+        follower: who applies entries; None = the archive was not read yet.
+    """
+
+    def __init__(self, broker: StandbyPort, where: Callable[[], str]) -> None:
+        self._broker, self._where = broker, where
+        self._wake, self._stop = Wake(), threading.Event()
+        self._masters: Sequence[MasterKey] = ()
+        self._guard = threading.Lock()
+        """Over the wish to be promoted."""
+        self._wish: Future[dict[str, Any]] | None = None
+        self._caught_up_us = self._noted_us = self._looked_us = self._said_us = 0
+        self._lost: DejaQError | None = None
+        self.record: StandbyRecord | None = None
+        self.follower: Follower | None = None
+        self.running: Running | None = None
+        """Its thread."""
+        self.trouble = ""
+        """What keeps it from following, in words for everybody; "" = nothing."""
+
+    # --- before the broker serves -------------------------------------------------------------
+
+    @property
+    def _url(self) -> str:
+        return self._broker.settings.standby.url
+
+    def opened(self, open_store: Callable[[], JournalStore]) -> JournalStore:
+        """Open the store: emptied first, if what is in it is not whole, or is of what is not
+        archived any more.
+
+        Raises:
+            NotActive: a standby took the place of this broker. BadRequest, Refused, and others: no
+                standby can be there. What `open_store` raises.
+        """
+        store = open_store()
+        if not isinstance(store, SegmentStore) or store.is_shared:
+            if self._url:
+                store.close()
+                limit = "used by a broker that is alone, of one process, with a data directory"
+                raise BadRequest("standby.url", limit, self._url)
+            return store
+        try:
+            record = self.record = StandbyRecord.load(store)
+            if record is not None and record.state is StandbyState.REPLACED:
+                self._broker.site.replace(Fence.from_text(record.fence))
+                self._broker.site.check_reads()
+            if not self._url or (record is not None and record.state is StandbyState.ACTIVE):
+                if record is not None and record.state is not StandbyState.ACTIVE:
+                    raise Refused(
+                        "this directory is a standby's that was not promoted: start it with "
+                        "`--standby URL`, or restore a backup into an empty directory"
+                    )
+                return store
+            if record is None and store.made():
+                raise Refused(
+                    "there are journals: a standby begins with an empty directory, so that nothing "
+                    "is lost that is only there"
+                )
+            self._broker.site.begin_standby(open_bucket(self._url).url)
+            if record is None or not self._has_to_begin_anew(record):
+                return store
+            root, self.record = store.root, replace(record, state=StandbyState.FILLING)
+            self.record.save(store)
+            store.close()
+            log.info("%s is emptied: it is filled with the newest backup", root)
+            clear(root)
+            return open_store()
+        except BaseException:
+            store.close()
+            raise
+
+    def _has_to_begin_anew(self, record: StandbyRecord) -> bool:
+        if record.state is StandbyState.FILLING:
+            return True
+        if record.state is StandbyState.PROMOTING:
+            return False
+        try:
+            manifest = Archive.open(self._url).newest(record.store)
+        except (Unavailable, BadRequest):
+            return False  # what there is can be read meanwhile
+        if manifest is None or manifest.chain != record.chain:
+            return manifest is not None
+        numbers = LogChain(open_bucket(self._url), manifest.chain).numbers()
+        return numbers.start > record.number + 1
+
+    def prepare(self) -> None:
+        """Fill the store, if it is a standby's and empty; before anything else reads it.
+
+        Raises:
+            BadRequest: there is nothing that can be followed. Others as `filling.fill`.
+        """
+        if not self._broker.site.stands_by:
+            return
+        store, source = self._broker.store, self._broker.settings.encryption.master_key
+        assert isinstance(store, SegmentStore)  # else `opened` has refused it
+        self._masters = load_master_keys(source) if source else ()
+        record = self.record
+        if record is not None and record.state is not StandbyState.FILLING and store.made():
+            return
+        archive = Archive.open(self._url)
+        manifest = archive.newest("" if record is None else record.store)
+        if manifest is None or not manifest.chain:
+            raise Refused(
+                f"{archive.bucket.url} has no backup that an archive follows: set "
+                "backup.archive_interval_ms at the broker whose standby this is"
+            )
+        fence = read_fence(archive.bucket, manifest.store)
+        if fence is not None and (record is None or fence.standby != record.id):
+            raise NotActive(f"nothing more is archived there: {fence.told()}; follow its archive")
+        chain = LogChain(archive.bucket, manifest.chain)
+        if not is_reached(chain, manifest):
+            raise Refused(f"pieces of the archive are missing behind backup {manifest.id}")
+        identity = os.urandom(4).hex() if record is None else record.id
+        record = StandbyRecord(
+            identity, StandbyState.FILLING, manifest.store, manifest.chain, at_ms=manifest.cut_ms
+        )
+        record.save(store)
+        first = chain.numbers().start
+        began_us = self._broker.clock.now_us()
+        count = fill(archive, manifest, store, self._masters, log.info)
+        self.record = replace(record, state=StandbyState.FOLLOWING, number=first - 1)
+        self.record.save(store)
+        took_ms = (self._broker.clock.now_us() - began_us) // 1_000
+        log.info("filled with backup %s: %d messages in %d ms", manifest.id, count, took_ms)
+
+    # --- any thread ---------------------------------------------------------------------------
+
+    def behind_us(self) -> int:
+        """For how long it has not seen the end of the archive, µs; 0 = it is none."""
+        if not self._broker.site.stands_by:
+            return 0
+        return max(0, self._broker.clock.now_us() - self._caught_up_us)
+
+    def describe(self) -> dict[str, Any]:
+        """Which part of two sites this broker has: `state`, and of a standby how far it is."""
+        record = self.record
+        if not self._broker.site.stands_by or record is None:
+            return {"state": "active"}
+        found: dict[str, Any] = {"state": str(record.state), "standby": record.id}
+        found |= {"url": open_bucket(self._url).url, "behind_ms": self.behind_us() // 1_000}
+        follower = self.follower
+        if follower is not None:
+            found |= {"as_of_ms": follower.at_ms, "entries": follower.entries}
+        return found | ({"trouble": self.trouble} if self.trouble else {})
+
+    def promote(self) -> Future[dict[str, Any]]:
+        """Take the place of the broker that is followed.
+
+        Returns:
+            Done when this broker serves: `as_of_ms`, up to when it has all that was acknowledged,
+            and `took_ms`. With NotActive if another standby was quicker; with Refused, Unavailable
+            if it cannot be done now: nothing has changed, or the same call goes on.
+        """
+        with self._guard:
+            if not self._broker.site.stands_by:
+                raise Refused("this broker is no standby: it serves already")
+            if self._wish is None:
+                self._wish = Future()
+            wish = self._wish
+        self._wake.ring()
+        return wish
+
+    def start(self, threads: Threads) -> None:
+        """Follow from now on, on a thread."""
+        self.running = threads.start("dejaq-standby", self.run)
+
+    def close(self) -> None:
+        """Follow no more; twice, or without a start, is fine."""
+        self._stop.set()
+        self._wake.ring()
+        if self.running is not None:
+            self.running.join()
+
+    # --- its thread ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Follow until this broker is promoted, or stops."""
+        clock = self._broker.clock
+        self._caught_up_us = clock.now_us()
+        while not self._stop.is_set() and self._broker.site.stands_by:
+            self._go_on_promoting()
+            wait_ms = self._turn()
+            if self._wish is None and wait_ms:
+                clock.wait_until(clock.now_us() + wait_ms * 1_000, self._wake)
+        self._note()
+        with self._guard:
+            wish, self._wish = self._wish, None
+        if wish is not None and not wish.done():
+            wish.set_exception(Unavailable("the broker is stopping", 1_000))
+
+    def _go_on_promoting(self) -> None:
+        """A promotion that was begun here, and broke off, is wished until it is done."""
+        record = self.record
+        if record is not None and record.state is StandbyState.PROMOTING:
+            with self._guard:
+                self._wish = self._wish or Future()
+
+    def _turn(self) -> int:
+        """Apply what there is, and promote if that is wished; how long to wait, ms."""
+        try:
+            if self._wish is not None:
+                return 0 if self._promote(self._wish) else AGAIN_MS
+            has_more = self._follow()
+        except Exception as wrong:  # noqa: BLE001 - it goes on trying
+            self._fail(wrong)
+            return AGAIN_MS
+        self.trouble = ""
+        self._said_us = 0
+        return 0 if has_more else self._broker.settings.standby.poll_ms
+
+    def _fail(self, wrong: Exception) -> None:
+        clock = self._broker.clock
+        if self.follower is not None:
+            self.follower.again()
+        known = isinstance(wrong, DejaQError | _OtherChainError)
+        self.trouble = str(wrong) if known else f"an error of ours: {wrong!r}"
+        if not self._said_us or clock.now_us() - self._said_us > SAY_US:
+            self._said_us = clock.now_us()
+            log.error("the archive is not followed: %s", self.trouble, exc_info=not known)
+
+    def _bucket(self) -> Bucket:
+        return open_bucket(self._url, patience_seconds=PATIENCE_SECONDS)
+
+    def _follow(self) -> bool:
+        """Apply what there is; True if there may be more at once."""
+        if self._lost is not None:
+            raise self._lost
+        clock = self._broker.clock
+        began_us = clock.now_us()
+        follower = self._connected()
+        try:
+            has_more = follower.step(self._stop)
+        except FollowingEndedError as ended:
+            self._ended(ended.standby)
+            return False
+        except JournalDamaged:
+            self._check_chain()  # pieces that are covered by newer backups are given up
+            raise
+        if has_more:
+            if clock.now_us() - self._noted_us > NOTE_US:
+                self._note()
+            return True
+        self._caught_up_us = began_us
+        if clock.now_us() - self._looked_us > CHAIN_LOOK_US:
+            self._looked_us = clock.now_us()
+            self._check_chain()
+        return False
+
+    def _ended(self, standby: str) -> None:
+        record = self.record
+        assert record is not None
+        if standby == record.id:
+            with self._guard:
+                self._wish = self._wish or Future()  # a promotion that was killed, of before
+            return
+        fence = read_fence(self._bucket(), record.store)
+        told = fence.told() if fence is not None else f"standby {standby} was promoted"
+        self._lost = NotActive(f"nothing more comes: {told}; follow its archive")
+        raise self._lost
+
+    def _connected(self) -> Follower:
+        if self.follower is None:
+            manifest = self._newest()
+            record = self.record
+            assert record is not None
+            self.follower = Follower(
+                self._broker,
+                LogChain(self._bucket(), record.chain),
+                lambda wrapped: self._keys(manifest, wrapped),
+                manifest.data_keys,
+                number=record.number,
+                previous=record.previous,
+                at_ms=record.at_ms,
+            )
+        return self.follower
+
+    def _keys(self, manifest: Manifest, wrapped: Mapping[str, str]) -> DataKeys | None:
+        return keys_of(manifest, self._masters, dict(wrapped))
+
+    def _newest(self) -> Manifest:
+        """The newest backup of who is followed. Raises _OtherChainError, Unavailable."""
+        record = self.record
+        assert record is not None
+        manifest = Archive.open(self._url).newest(record.store)
+        if manifest is None:
+            raise _OtherChainError("the archive has no backup of the active broker any more")
+        if manifest.chain != record.chain:
+            raise _OtherChainError(
+                "the archive begins anew with another backup: start this standby again, and it "
+                "is filled with that"
+            )
+        return manifest
+
+    def _check_chain(self) -> None:
+        """Raise _OtherChainError if the archive goes on where this one cannot follow."""
+        manifest, follower = self._newest(), self.follower
+        if follower is None:
+            return
+        numbers = LogChain(self._bucket(), manifest.chain).numbers()
+        if numbers.start > follower.number + 1:
+            raise _OtherChainError(
+                "pieces of the archive were given up before they were applied here: start this "
+                "standby again, and it is filled with the newest backup"
+            )
+
+    def _note(self) -> None:
+        """Note how far it is."""
+        record, follower = self.record, self.follower
+        self._noted_us = self._broker.clock.now_us()
+        if record is None or follower is None or record.state is not StandbyState.FOLLOWING:
+            return
+        try:
+            self._save(record.state)
+        except DejaQError as failure:
+            log.warning("how far the standby is was not noted: %s", failure)
+
+    def _save(self, state: StandbyState) -> None:
+        record, follower = self.record, self.follower
+        assert record is not None
+        if follower is not None:
+            record = replace(
+                record, number=follower.number, previous=follower.previous, at_ms=follower.at_ms
+            )
+        self.record = replace(record, state=state)
+        self.record.save(self._broker.store)
+
+    # --- promotion ----------------------------------------------------------------------------
+
+    def _promote(self, wish: Future[dict[str, Any]]) -> bool:
+        """Do it, and answer who wished it; False if it could not be done."""
+        began_us = self._broker.clock.now_us()
+        try:
+            self._take_place()
+        except Exception as wrong:  # noqa: BLE001 - who wished it is told
+            with self._guard:
+                self._wish = None
+            self._fail(wrong)
+            error = wrong if isinstance(wrong, DejaQError) else None
+            if isinstance(wrong, _OtherChainError):
+                error = Refused(str(wrong))
+            wish.set_exception(error or InternalError(f"promotion: {wrong!r}"))
+            return False
+        follower, took_ms = self.follower, (self._broker.clock.now_us() - began_us) // 1_000
+        assert follower is not None
+        with self._guard:
+            self._wish = None
+        log.info("promoted in %d ms, as of %s", took_ms, show_instant(follower.at_ms))
+        wish.set_result({"state": "active", "as_of_ms": follower.at_ms, "took_ms": took_ms})
+        return True
+
+    def _take_place(self) -> None:
+        record = self.record
+        assert record is not None
+        self._newest()  # before the fence, which nobody takes back
+        follower, bucket = self._connected(), self._bucket()
+        self._catch_up(follower)
+        self._save(StandbyState.PROMOTING)
+        mine = Fence(record.store, record.id, self._broker.clock.utc_ms(), self._where())
+        fence = put_fence(bucket, mine)
+        if fence.standby != record.id:
+            self._save(StandbyState.FOLLOWING)
+            self._lost = NotActive(f"another one is active: {fence.told()}; follow its archive")
+            raise self._lost
+        self._seal(follower, record)
+        if follower.read != follower.number:
+            count = follower.read - follower.number
+            log.warning("%d pieces are left out: the turn that they are of was not ended", count)
+        self._save(StandbyState.ACTIVE)
+        self._broker.serve_as_active()
+
+    def _catch_up(self, follower: Follower) -> None:
+        """Apply all there is. Raises Unavailable: the broker stops."""
+        follower.again()
+        try:
+            while follower.step(self._stop):
+                if self._stop.is_set():
+                    raise Unavailable("the broker is stopping", 1_000)
+        except FollowingEndedError:
+            return  # whose it is the fence says
+
+    def _seal(self, follower: Follower, record: StandbyRecord) -> None:
+        """End the chain, so that the other broker's next piece meets this one; what it stored
+        before is applied."""
+        chain = follower.chain
+        for _ in range(SEAL_TRIES):
+            number, previous = follower.read + 1, follower.read_previous
+            there = chain.stored(number)
+            if there is not None and chain.decode(number, there).fence == record.id:
+                return
+            before = chain.stored(number - 1) if number > 1 and not previous else None
+            previous = previous if before is None else digest_of(before)
+            end = LogPiece(
+                chain.name, number, previous, record.store, 0, (), {}, {}, fence=record.id
+            )
+            if there is None and chain.put_new(number, end.encode()):
+                return
+            follower.step(self._stop)
+        raise Unavailable("the other broker keeps archiving", 1_000)

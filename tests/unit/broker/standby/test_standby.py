@@ -1,0 +1,476 @@
+"""Covers: a broker that follows the archive of another one in this process: what it shows, what it
+refuses, its promotion, the end of the one that is followed; kills in the middle of a promotion; two
+that are promoted at once; archives that are away, or go on elsewhere.
+
+Not covered: processes that are killed or paused, S3, load (tests/crash/test_standby_kill.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.fence import read_fence
+from dejaqueue.backup.log_chain import LogChain
+from dejaqueue.broker.backup import schedule
+from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.standby import filling
+from dejaqueue.broker.standby import standby as standby_module
+from dejaqueue.broker.watching.health import health_of
+from dejaqueue.connections.bucket import DirectoryBucket
+from dejaqueue.errors import DejaQError, NotActive, Refused, TopicUnknown, Unavailable
+from dejaqueue.model import Topic, TopicKind
+from dejaqueue.setting_groups import BackupSettings, StandbySettings
+from dejaqueue.settings import BrokerSettings
+from tests.backups import client_of, newest, settings_of, taken
+from tests.patience import until
+
+FAR = 3_600
+
+
+def active_settings(tmp_path: Path, data: str = "active") -> BrokerSettings:
+    backup = BackupSettings(
+        url=str(tmp_path / "archive"), interval_ms=86_400_000, archive_interval_ms=5
+    )
+    return settings_of(tmp_path / data).model_copy(update={"backup": backup})
+
+
+def standby_settings(tmp_path: Path, data: str = "standby") -> BrokerSettings:
+    standby = StandbySettings(url=str(tmp_path / "archive"), poll_ms=10)
+    return settings_of(tmp_path / data).model_copy(update={"standby": standby})
+
+
+def started(settings: BrokerSettings) -> Broker:
+    broker = Broker(settings)
+    broker.start()
+    return broker
+
+
+class Sites:
+    """An active broker with an archive, and standbys that are started as they are asked for."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.tmp_path = tmp_path
+        self.brokers: list[Broker] = []
+        self.active = self.start(active_settings(tmp_path))
+        client_of(self.active).create_topic("a", partitions=3)
+
+    def start(self, settings: BrokerSettings) -> Broker:
+        broker = started(settings)
+        self.brokers.append(broker)
+        return broker
+
+    def backed_up(self) -> None:
+        assert taken(self.active, self.tmp_path / "archive")["state"] == "done"
+
+    def standby(self, data: str = "standby") -> Broker:
+        return self.start(standby_settings(self.tmp_path, data))
+
+    def archived(self) -> None:
+        until(lambda: self.active.backups.archiver.lag_us() == 0, "all is archived")
+
+    def followed(self, standby: Broker) -> None:
+        """The standby has all that was done at the active one before this."""
+        self.archived()
+        manifest = newest(self.tmp_path / "archive")
+        chain = LogChain(Archive.open(str(self.tmp_path / "archive")).bucket, manifest.chain)
+        last = chain.numbers().stop - 1
+
+        def has_followed() -> bool:
+            follower = standby.standby.follower
+            return follower is not None and follower.number >= last
+
+        until(has_followed, "it has followed")
+
+
+@pytest.fixture(autouse=True)
+def _no_backup_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "FIRST_MS", 3_600_000)
+    monkeypatch.setattr(standby_module, "AGAIN_MS", 20)
+    monkeypatch.setattr(standby_module, "CHAIN_LOOK_US", 50_000)
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Iterator[Sites]:
+    sites = Sites(tmp_path)
+    yield sites
+    for broker in sites.brokers:
+        broker.stop()
+
+
+def send(broker: Broker, *payloads: bytes, topic: str = "a", delay: float = FAR) -> None:
+    client = client_of(broker)
+    for payload in payloads:
+        client.send(topic, payload, delay=delay)
+
+
+def payloads(broker: Broker, topic: str = "a") -> set[bytes]:
+    return set(client_of(broker).peek(topic, limit=10_000).column("payload").to_pylist())
+
+
+def hashes(broker: Broker, topic: str) -> list[int]:
+    served = broker.runtime(topic)
+    looks = [served.look(n, lambda core: core.views.state_hash()) for n in range(3)]
+    return [one.result() for one in looks]
+
+
+def rows(broker: Broker, topic: str = "a") -> list[Any]:
+    """All that each partition knows of its live messages, but for where their bytes lie."""
+
+    def of(core: PartitionCore) -> Any:
+        engine = core.engine
+        live = np.concatenate([np.zeros(0, np.int64), *engine.live_sequences()])
+        columns = engine.states(live), engine.attempts(live), engine.dues(live)
+        return live.tolist(), [one.tolist() for one in columns], engine.next_sequence
+
+    served = broker.runtime(topic)
+    return [served.look(number, of).result() for number in range(3)]
+
+
+def promoted(broker: Broker) -> dict[str, Any]:
+    return broker.call("promote")
+
+
+def test_a_standby_has_what_the_active_one_has__state_for_state(sites: Sites) -> None:
+    client = client_of(sites.active)
+    send(sites.active, b"1", b"2", b"3", delay=0)
+    send(sites.active, b"4", b"5")
+    with client.consume("a", idle_ms=300) as messages:
+        for message in messages:
+            if message.payload != b"3":
+                message.ack()
+            else:
+                message.nack(delay=FAR)
+    sites.backed_up()
+    standby = sites.standby()
+    sites.followed(standby)
+    assert payloads(standby) == {b"3", b"4", b"5"}
+    assert rows(standby) == rows(sites.active)
+    send(sites.active, b"6", b"7")
+    client.create_topic("b", partitions=3)
+    send(sites.active, b"8", topic="b")
+    of_active = hashes(sites.active, "b")  # a look opens a partition, which begins an epoch
+    sites.followed(standby)
+    assert payloads(standby) == {b"3", b"4", b"5", b"6", b"7"}
+    assert rows(standby) == rows(sites.active)
+    assert hashes(standby, "b") == of_active  # it was followed from its birth
+    assert standby.call("counts", {"topic": "a", "by": "state"}) == sites.active.call(
+        "counts", {"topic": "a", "by": "state"}
+    )
+
+
+def test_a_standby_refuses_what_changes_something__and_says_who_is_active(sites: Sites) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    client = client_of(standby)
+    refused: list[Callable[[], object]] = [
+        lambda: client.send("a", b"x"),
+        lambda: client.create_topic("b"),
+        lambda: client.delete_topic("a"),
+        lambda: client.alter_topic("a", paused=True),
+        lambda: standby.call("claim", {"topic": "a", "partition": 0, "rows": 1}),
+        lambda: standby.call("backup", {"url": str(sites.tmp_path / "other")}),
+        lambda: standby.call("create_key", {"name": "k", "grants": []}),
+        lambda: next(iter(client.consume("a", idle_ms=1_000))),
+    ]
+    for change in refused:
+        with pytest.raises(NotActive, match="this is a standby of .*archive.*`dejaq promote`"):
+            change()
+    health = health_of(standby)
+    assert not health.is_ready
+    assert "standby" in health.reasons[0]
+    assert sites.active.call("standby") == {"state": "active"}
+    with pytest.raises(Refused, match="no standby"):
+        sites.active.call("promote")
+
+
+def test_a_promoted_standby_serves_all_that_was_archived__and_the_other_one_is_refused(
+    sites: Sites,
+) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    client = client_of(sites.active)
+    with client.transaction() as transaction:
+        transaction.send("a", b"t1", delay=FAR)
+        transaction.send("a", b"t2", delay=FAR)
+    send(sites.active, *(b"%d" % number for number in range(20)))
+    sites.archived()
+    done = promoted(standby)
+    assert done["state"] == "active"
+    assert done["took_ms"] < 60_000
+    assert payloads(standby) == {b"t1", b"t2", *(b"%d" % number for number in range(20))}
+    send(standby, b"later", delay=0)
+    with client_of(standby).consume("a", idle_ms=500) as messages:
+        assert [(one.payload, one.ack())[0] for one in messages] == [b"later"]
+    # The other one is told when it next archives something; it takes what is sent until then.
+    send(sites.active, b"lost")
+    until(lambda: sites.active.site.refusal() is not None, "the fence is met")
+    for call in (lambda: send(sites.active, b"x"), lambda: payloads(sites.active)):
+        with pytest.raises(NotActive, match=r"was replaced: standby \w+ .* was promoted at 2"):
+            call()
+    assert any("replaced" in reason for reason in health_of(sites.active).reasons)
+    sites.active.stop()
+    with pytest.raises(NotActive, match="was replaced"):
+        Broker(active_settings(sites.tmp_path)).start()
+
+
+def test_an_old_one_is_refused_at_its_start__that_never_met_the_fence(sites: Sites) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    sites.active.stop()
+    promoted(standby)
+    with pytest.raises(NotActive, match="was replaced"):
+        Broker(active_settings(sites.tmp_path)).start()
+    # It is noted in the directory: a start without the archive is refused, too.
+    with pytest.raises(NotActive, match="was replaced"):
+        Broker(settings_of(sites.tmp_path / "active")).start()
+    with pytest.raises(NotActive, match="nothing more is archived there"):
+        sites.standby("third")
+
+
+def test_a_promoted_standby_stays_active_over_a_start__and_has_an_archive_of_its_own(
+    sites: Sites,
+) -> None:
+    sites.backed_up()
+    send(sites.active, b"1")
+    sites.archived()
+    standby = sites.standby()
+    promoted(standby)
+    standby.stop()
+    archives = {"backup": active_settings(sites.tmp_path).backup}
+    again = sites.start(standby_settings(sites.tmp_path).model_copy(update=archives))
+    send(again, b"2")
+    assert payloads(again) == {b"1", b"2"}
+    assert taken(again, sites.tmp_path / "archive")["state"] == "done"
+    send(again, b"3")
+    until(lambda: again.backups.archiver.lag_us() == 0, "all is archived")
+    second = sites.standby("second")  # follows the one that is active now
+    sites.active = again
+    sites.followed(second)
+    assert payloads(second) == {b"1", b"2", b"3"}
+    promoted(second)
+    assert payloads(second) == {b"1", b"2", b"3"}
+
+
+def test_of_two_that_are_promoted_at_once_one_wins(sites: Sites) -> None:
+    sites.backed_up()
+    send(sites.active, b"1")
+    sites.archived()
+    both = [sites.standby("left"), sites.standby("right")]
+    wishes = [one.standby.promote() for one in both]
+    outcomes = [one.exception(60) for one in wishes]
+    winner, loser = (0, 1) if outcomes[0] is None else (1, 0)
+    assert outcomes[winner] is None
+    assert isinstance(outcomes[loser], NotActive), outcomes
+    assert payloads(both[winner]) == {b"1"}
+    with pytest.raises(NotActive):
+        send(both[loser], b"2")
+    with pytest.raises(NotActive, match="another one is active|nothing more comes"):
+        promoted(both[loser])
+    assert "active" in both[loser].standby.trouble or "promoted" in both[loser].standby.trouble
+
+
+class _Died(BaseException):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("where", ["before the fence", "behind the fence", "behind the seal"])
+def test_a_promotion_that_was_cut_off_goes_on_at_the_next_start(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    sites.backed_up()
+    send(sites.active, b"1")
+    sites.archived()
+    standby = sites.standby()
+    sites.followed(standby)
+    died = threading.Event()
+
+    def die(*args: object, **more: object) -> None:
+        died.set()
+        raise _Died
+
+    patched = {
+        "before the fence": (standby_module, "put_fence"),
+        "behind the fence": (standby_module.Standby, "_seal"),
+        "behind the seal": (type(standby), "serve_as_active"),
+    }
+    target, name = patched[where]
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "excepthook", lambda _: None)
+        patch.setattr(target, name, die)
+        standby.standby.promote()
+        assert died.wait(60)
+        assert standby.standby.running is not None
+        standby.standby.running.join()
+    standby.stop()
+    again = sites.standby()
+    until(lambda: not again.site.stands_by, "it goes on by itself")
+    until(lambda: payloads(again) == {b"1"}, "it has all")
+    send(again, b"2")
+    bucket = Archive.open(str(sites.tmp_path / "archive")).bucket
+    fence = read_fence(bucket, newest(sites.tmp_path / "archive").store)
+    assert fence is not None
+    assert again.standby.record is not None
+    assert fence.standby == again.standby.record.id
+
+
+def test_a_standby_goes_on_where_it_was__after_a_start(sites: Sites) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    send(sites.active, b"1", b"2")
+    sites.followed(standby)
+    standby.stop()
+    send(sites.active, b"3")
+    client_of(sites.active).create_topic("b")
+    send(sites.active, b"4", topic="b")
+    again = sites.standby()
+    assert again.standby.record is not None
+    assert again.standby.record.number > 0
+    sites.followed(again)
+    assert (payloads(again), payloads(again, "b")) == ({b"1", b"2", b"3"}, {b"4"})
+
+
+def test_topics_that_are_deleted_and_made_again_are_followed(sites: Sites) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    client = client_of(sites.active)
+    for life in range(3):
+        client.create_topic("b", partitions=2)
+        send(sites.active, b"b%d" % life, topic="b")
+        if life < 2:
+            client.delete_topic("b")
+    client.create_topic("gone")
+    client.delete_topic("gone")
+    client.alter_topic("a", partitions=5)
+    sites.followed(standby)
+    assert payloads(standby, "b") == {b"b2"}
+    assert standby.topic("a").partitions == 5
+    with pytest.raises(TopicUnknown):
+        payloads(standby, "gone")
+
+
+def test_subscriptions_priorities_and_cron_are_followed__and_nothing_is_done_in_them(
+    sites: Sites,
+) -> None:
+    client = client_of(sites.active)
+    client.create_topic("s", subscriptions={"left": {}, "right": {}})
+    sites.active.create_topic(Topic("timer", kind=TopicKind.CRON))
+    client.cron("timer").put("often", every_ms=1_000, payload=b"tick")
+    sites.backed_up()
+    standby = sites.standby()
+    send(sites.active, b"1", topic="s", delay=0)
+    with client.consume("s@left", idle_ms=300) as messages:
+        for message in messages:
+            message.ack()
+    sites.followed(standby)
+    assert (payloads(standby, "s@left"), payloads(standby, "s@right")) == (set(), {b"1"})
+    assert len(standby.call("cron_list", {"topic": "timer"})["entries"]) == 1
+
+
+def test_a_lease_of_the_other_site_is_kept__until_it_ends(sites: Sites) -> None:
+    client = client_of(sites.active)
+    client.create_topic("slow", lease_ms=60_000)
+    send(sites.active, b"held", topic="slow", delay=0)
+    sites.backed_up()
+    standby = sites.standby()
+    with client.consume("slow", idle_ms=2_000) as messages:
+        message = next(iter(messages))
+        sites.followed(standby)
+        promoted(standby)
+        with client_of(standby).consume("slow", idle_ms=500) as others:
+            assert [one.payload for one in others] == []
+        counts = standby.call("counts", {"topic": "slow", "by": "state"})
+    assert "leased" in str(counts), counts
+    assert message.payload == b"held"
+
+
+def test_an_archive_that_goes_on_in_another_chain_is_told__and_followed_after_a_start(
+    sites: Sites,
+) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    send(sites.active, b"1")
+    sites.followed(standby)
+    sites.active.backups.archiver._break("a test")
+    send(sites.active, b"2")
+    sites.backed_up()
+    until(lambda: "start this standby again" in standby.standby.trouble, "it is told")
+    assert any("start this standby again" in one for one in health_of(standby).warnings)
+    with pytest.raises(Refused, match="start this standby again"):
+        promoted(standby)
+    assert payloads(standby) == {b"1"}
+    standby.stop()
+    again = sites.standby()
+    assert payloads(again) == {b"1", b"2"}
+    send(sites.active, b"3")
+    sites.followed(again)
+    assert payloads(again) == {b"1", b"2", b"3"}
+
+
+def test_a_filling_that_was_cut_off_begins_again(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(sites.active, b"1", b"2", b"3", b"4", b"5")
+    sites.backed_up()
+    written: list[Any] = []
+    real = filling._write
+
+    def die(*args: Any) -> int:
+        if len(written) == 1:
+            raise _Died
+        written.append(args)
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(filling, "_write", die)
+        with pytest.raises(_Died):
+            sites.standby()
+    assert payloads(sites.standby()) == {b"1", b"2", b"3", b"4", b"5"}
+
+
+def test_an_archive_that_is_away_is_waited_for(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    sites.followed(standby)
+
+    def away(*_: object) -> None:
+        raise Unavailable("away", 100)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryBucket, "get", away)
+        until(lambda: standby.standby.trouble == "away", "it is told")
+        until(lambda: standby.standby.behind_us() > 100_000, "it is behind")
+        with pytest.raises(Unavailable):
+            promoted(standby)
+        assert payloads(standby) == set()
+        assert standby.site.stands_by
+    send(sites.active, b"1")
+    sites.followed(standby)
+    until(lambda: not standby.standby.trouble, "it goes on")
+    assert payloads(standby) == {b"1"}
+
+
+def test_a_directory_that_has_something_is_no_standby(sites: Sites, tmp_path: Path) -> None:
+    sites.backed_up()
+    own = started(settings_of(tmp_path / "own"))
+    client_of(own).create_topic("x")
+    own.stop()
+    with pytest.raises(Refused, match="an empty directory"):
+        started(standby_settings(tmp_path, "own"))
+    standby = sites.standby()
+    standby.stop()
+    with pytest.raises(Refused, match="was not promoted"):
+        started(settings_of(tmp_path / "standby"))
+    nowhere = {"standby": StandbySettings(url=str(tmp_path / "none"))}
+    nothing = settings_of(tmp_path / "nothing").model_copy(update=nowhere)
+    with pytest.raises(DejaQError, match="a place with backups"):
+        started(nothing)
