@@ -475,6 +475,12 @@ class JournalStore(ABC):
             ResourceExhausted, Unavailable.
         """
 
+    def make_all(self, topics: Sequence[tuple[str, int]]) -> None:
+        """Make several, each a topic and its number; fewer syncs may be needed than one by one.
+        Raises as `make`: then some of them may be made."""
+        for topic, number in topics:
+            self.make(topic, number)
+
     @abstractmethod
     def made(self) -> list[str]:
         """Topics that were made and not dropped since, sorted. Raises Unavailable."""

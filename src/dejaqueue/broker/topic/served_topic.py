@@ -227,6 +227,7 @@ class ServedTopic(ServedView):
             executor=ports.opener or (None if apart is None else apart.executor),
             comes_back=service.is_shared,
             check_there=service.check_there,
+            used_as=(self.topic.name, self.number),
         )
         partition = Partition(
             core,
@@ -236,6 +237,7 @@ class ServedTopic(ServedView):
             self.allotment,
             duties,
             service.ids_from,
+            lambda: worker.landed(partition),
         )
         self._workers.append(worker)
         self.partitions.append(partition)

@@ -130,6 +130,8 @@ class ShardLog:
         self._chores: list[Future[None]] = []
         self._failure: str | None = None
         self._is_final = False
+        self._free_seen = -1, 0
+        """Bytes that were free on the disk, and where the log ended then."""
         self._spare: Spare | None = None
         files.make_directory(directory)
         for name in files.names(directory):
@@ -564,11 +566,19 @@ class ShardLog:
     # --- room, end -----------------------------------------------------------------------------
 
     def has_room(self, byte_count: int) -> bool:
-        """True if producers may append this much; the reserve is left to acks and leases."""
-        try:
-            free_bytes = self.files.free_bytes(self.directory)
-        except OSError:
-            return False
+        """True if producers may append this much; the reserve is left to acks and leases.
+
+        The system is asked once for all that comes between two appends: of many partitions each
+        asks in one turn, and for each the interpreter's lock would go to another thread.
+        """
+        tail, free_bytes = self._free_seen
+        if tail != self.tail or free_bytes - byte_count < self._reserve_bytes:
+            tail = self.tail
+            try:
+                free_bytes = self.files.free_bytes(self.directory)
+            except OSError:
+                return False
+        self._free_seen = tail, free_bytes - byte_count
         return free_bytes - byte_count >= self._reserve_bytes
 
     def close(self) -> None:
