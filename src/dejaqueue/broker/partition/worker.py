@@ -1,8 +1,9 @@
 """A partition worker: the one thread that writes to its partitions.
 
 Room: broker. Sleeps until a request comes or the next message is nearly due; no polling.
-Holds: a partition is stepped by one thread only; a ring is never lost.
-See: partition.py for what a step does; clock.py for the waiting.
+Holds: a partition is stepped by one thread only; a ring is never lost; what several do in one turn
+is appended together, within TURN_US_MAX.
+See: partition.py for what a step does; clock.py for the waiting; ADR 88.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from dejaqueue.clock import Clock, Wake
 log = logging.getLogger("dejaqueue.broker")
 
 TURN_US_MAX = 5_000
-"""Partitions that are stepped in one turn share their syncs, and so wait for each other's steps: when
-a turn has taken so long, what it has so far is appended and answered."""
+"""Partitions that are stepped in one turn share their syncs, and so wait for each other's steps:
+when a turn has taken so long, what it has so far is appended and answered."""
 READ_MAX = 32
-"""Partitions that are read in one go at the beginning of a turn: about 1 ms each when they are new."""
+"""Partitions that are read in one go at the beginning of a turn: about 1 ms each if they are new."""
 
 
 class PartitionWorker:
