@@ -28,7 +28,7 @@ TURN_US_MAX = 5_000
 """Partitions that are stepped in one turn share their syncs, and so wait for each other's steps:
 when a turn has taken so long, what it has so far is appended and answered."""
 READ_MAX = 32
-"""Partitions that are read in one go at the beginning of a turn: about 1 ms each if they are new."""
+"""Partitions that are read in one go at the beginning of a turn: 1 ms each where they are new."""
 
 
 class PartitionWorker:
