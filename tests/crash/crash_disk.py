@@ -17,7 +17,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -284,6 +284,11 @@ class RecordingFiles(FileSystem):
     def names(self, directory: Path) -> list[str]:
         """See FileSystem.names."""
         return self._disk.names(directory)
+
+    def make_directories(self, directories: Iterable[Path]) -> None:
+        """See FileSystem.make_directories."""
+        for directory in directories:
+            self.make_directory(directory)
 
     def make_directory(self, directory: Path) -> None:
         """See FileSystem.make_directory; durable."""

@@ -225,6 +225,8 @@ class Broker:
         ]
         self.phase = "starting the workers"
         for worker in self._workers:
+            if self.alone is not None:
+                worker.note_used = self.alone.use_all
             worker.start()
         self.history.start()
         if self.alone is not None and not self.site.stands_by:

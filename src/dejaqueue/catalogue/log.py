@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from typing import Any
@@ -148,16 +148,25 @@ class CatalogueLog:
             ResourceExhausted: no room; nothing has changed. Unavailable: whether it has is not
                 known. Whatever `plan` raises.
         """
+        error = self.change_all([plan])[0]
+        if error is not None:
+            raise error
+
+    def change_all(self, plans: Sequence[Plan]) -> list[BaseException | None]:
+        """Make several changes, of different topics, with one append as a rule; they are durable
+        when this returns. Per change why it was not made, as `change` raises; None = it was."""
         with self._guard:
-            mine = _Waiting(plan, self._new_future() if self._is_appending else None)
+            mine = [
+                _Waiting(plan, self._new_future() if self._is_appending else None) for plan in plans
+            ]
             self._is_appending = True
-            self._waiting.append(mine)
-        if mine.turn is not None:
-            mine.turn.result()
-        if not mine.is_done:
+            self._waiting += mine
+        # Whoever appends takes all that wait, so what becomes of the first becomes of all.
+        if mine[0].turn is not None:
+            mine[0].turn.result()
+        if not mine[0].is_done:
             self._make_all_waiting()
-        if mine.error is not None:
-            raise mine.error
+        return [one.error for one in mine]
 
     def _make_all_waiting(self) -> None:
         """Make the changes of all who wait; then it is the turn of one who came meanwhile.

@@ -204,8 +204,7 @@ class Log(Protocol):
     """Where several journals have their entries, so that they are appended together."""
 
     def append_all(self, appends: Sequence[Append]) -> None:
-        """Append, each its own entries or none of them, with as few syncs as can be. Does not
-        raise, and does not call `landed`. Any thread."""
+        """Append, each all or nothing, in few syncs. Raises, calls `landed`: never. Any thread."""
         ...
 
 
@@ -409,8 +408,7 @@ class Journal(ABC):
 
 
 def append_together(appends: Sequence[Append]) -> None:
-    """Append to several journals, those that share a log together, and tell of each. Does not raise
-    what an append raises."""
+    """Append, for those that share a log together, and tell of each. Raises nothing of theirs."""
     shared: dict[Log | Journal, list[Append]] = {}
     for append in appends:
         shared.setdefault(append.journal.log or append.journal, []).append(append)
@@ -439,12 +437,11 @@ def append_alone(append: Append) -> None:
 
 
 DOCUMENTS = ("keys", "key-uses", "backup", "backup-schedule", "restore", "payloads", "standby")
-"""What a store keeps for the broker beside topics: API keys (access/key_ring.py); which backups
-were taken of it, when they were read back, and what is being restored into it (broker/backup); what
-tells its payloads from others' in the payload store (broker/payloads); whether it is a standby's
-(broker/standby)."""
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py); its backups, and
+what is being restored (broker/backup); what tells its payloads from others' (broker/payloads);
+whether it is a standby's (broker/standby)."""
 _CHANGING = threading.Lock()
-"""Held while a document is changed: rarely, so that one is enough for all stores of a process."""
+"""Held while a document is changed, which is rare: one for all stores of a process."""
 
 
 class JournalStore(ABC):
@@ -477,6 +474,11 @@ class JournalStore(ABC):
         Raises:
             ResourceExhausted, Unavailable.
         """
+
+    def make_all(self, topics: Sequence[tuple[str, int]]) -> None:
+        """Make several, by name and number, as `make`; if that raises, some may be made."""
+        for topic, number in topics:
+            self.make(topic, number)
 
     @abstractmethod
     def made(self) -> list[str]:

@@ -15,7 +15,7 @@ import itertools
 import mmap
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from dejaqueue.journal.format import Piece
@@ -116,6 +116,11 @@ class MemoryFileSystem(FileSystem):
         head = f"{directory}/"  # as text: a simulation asks very often
         below = {path[len(head) :] for path in paths if path.startswith(head)}
         return sorted(name for name in below if "/" not in name)
+
+    def make_directories(self, directories: Iterable[Path]) -> None:
+        """See FileSystem.make_directories."""
+        for directory in directories:
+            self.make_directory(directory)
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory and those above it."""

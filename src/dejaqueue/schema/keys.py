@@ -25,6 +25,7 @@ _MIX_1 = np.uint64(0xD6E8FEB86659FD93)
 _MIX_2 = np.uint64(0xA0761D6478BD642F)
 _HALF, _THIRD = np.uint64(32), np.uint64(29)
 _EIGHT = np.int64(8)
+_ONE_SEED, _ONE_SPREAD, _ONE_MIX_1, _ONE_MIX_2 = map(int, (_SEED, _SPREAD, _MIX_1, _MIX_2))
 # Bits of a little-endian word that belong to its first n bytes.
 _WORD_MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
 
@@ -71,6 +72,30 @@ def hash_keys(offsets: npt.NDArray[np.integer], data: npt.NDArray[np.uint8]) -> 
     signed = hashes.view(np.int64)
     signed[signed == NO_KEY] = 1  # 0 says that there is no key
     return signed
+
+
+def hash_key(key: bytes) -> int:
+    """The hash of one key, as `hash_keys` has it: plain numbers of Python, 3 µs for a short key
+    where arrays of one row take 25."""
+    hashed = _word(len(key) * _ONE_SPREAD) ^ _ONE_SEED
+    for start in range(0, len(key), 8):
+        hashed = _mix_one(hashed, int.from_bytes(key[start : start + 8], "little"))
+    hashed = _mix_one(hashed, hashed >> 32)
+    signed = hashed - (1 << 64) if hashed >> 63 else hashed
+    return signed or 1  # 0 says that there is no key
+
+
+def _word(number: int) -> int:
+    return number & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _mix_one(hashed: int, word: int) -> int:
+    """As `_mix`, of one."""
+    hashed ^= _word(word * _ONE_SPREAD)
+    hashed = _word(hashed * _ONE_MIX_1)
+    hashed ^= hashed >> 32
+    hashed = _word(hashed * _ONE_MIX_2)
+    return hashed ^ hashed >> 29
 
 
 def _mix_words(

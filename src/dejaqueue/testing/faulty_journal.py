@@ -17,7 +17,7 @@ import mmap
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,6 +167,11 @@ class FaultyFileSystem(FileSystem):
     def names(self, directory: Path) -> list[str]:
         """Names in a directory."""
         return self.inner.names(directory)
+
+    def make_directories(self, directories: Iterable[Path]) -> None:
+        """Create directories."""
+        for directory in directories:
+            self.make_directory(directory)
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dejaqueue.schema.keys import hash_keys
+from dejaqueue.schema.keys import hash_key, hash_keys
 
 
 def hashes_of(*keys: str, dtype: type = np.int32) -> list[int]:
@@ -26,7 +26,12 @@ GOLDEN = {
 @pytest.mark.parametrize("key", GOLDEN, ids=lambda key: key[:8] or "empty")
 def test_hashes_are_what_they_always_were(key: str) -> None:
     """They are in journals: a change here makes stored keys unfindable."""
-    assert hashes_of(key) == [GOLDEN[key]]
+    assert hashes_of(key) == [hash_key(key.encode())] == [GOLDEN[key]]
+
+
+def test_one_key_has_the_hash_that_it_has_among_others() -> None:
+    keys = [f"{length}" * length for length in range(1, 40)]
+    assert [hash_key(key.encode()) for key in keys] == hashes_of(*keys)
 
 
 def test_a_hash_does_not_depend_on_its_neighbours_nor_on_the_offsets() -> None:

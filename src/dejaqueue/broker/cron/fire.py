@@ -98,7 +98,8 @@ class CronFiring(Chore):
 
     def step(self, core: PartitionCore) -> None:
         """Bring in what fires now."""
-        fire(core)
+        if core.engine.schedule.by_name:
+            fire(core)
 
     def next_us(self, core: PartitionCore) -> int | None:
         """When the next entry fires, clock µs; None = none does."""

@@ -81,6 +81,7 @@ class Partition:
         dispatcher: the consumers of its topic.
         allotment: what the partitions of the topic may hold.
         ids_from: the sequence of its first message.
+        landed: has `go_on` called soon, by the worker; any thread may call it. None = it is rung.
 
     Attributes:
         core: its engine and journal, and the way into them.
@@ -103,8 +104,10 @@ class Partition:
         allotment: Allotment,
         duties: Duties,
         ids_from: int = 0,
+        landed: Callable[[], None] | None = None,
     ) -> None:
         self.core = core
+        self._landed = core.ring if landed is None else landed
         self.number = core.number
         self.inbox = Inbox(core)
         self.maintenance = duties.maintenance
@@ -189,6 +192,37 @@ class Partition:
         wakes_us = (self._look_us, self._chores.later_us())
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
 
+    def go_on(self, *, is_due: bool, busy: bool) -> int | None:
+        """Do what follows an append that has landed, or has failed.
+
+        A step for that alone would ask all again that was asked when the append began.
+
+        Args:
+            is_due: a step is to follow, whatever is found.
+            busy: as for `step`, whose result is returned, too.
+        """
+        core = self.core
+        is_usual = self.loaded and not self.views
+        if not is_usual or core.commits.is_broken or core.commits.is_held_up:
+            return self.step(busy=busy)
+        try:
+            has_more = self._after_append()
+        except DejaQError as error:
+            self._fail(error)
+        except Exception as wrong:  # noqa: BLE001 - our bug: the engine may be ahead of the journal
+            self._break_off(wrong)
+        if not self.loaded:
+            return self._next_try_after_failure_us()
+        if is_due:
+            next_us = self.step(busy=busy)
+            return core.clock.now_us() if has_more else next_us
+        group = core.commits.group
+        has_more |= bool(group.entries or group.replies) or not self.inbox.is_empty
+        if has_more or core.engine.is_taking_over:
+            return core.clock.now_us()
+        wakes_us = (self._look_us, self._chores.next_us(core))
+        return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
+
     def _step(self, *, busy: bool) -> int | None:
         self._look_us = _AT_ONCE
         if self._is_closed:  # rung just before it was closed: loading would open the journal again
@@ -208,8 +242,7 @@ class Partition:
         except DejaQError as error:
             self._fail(error)
         except Exception as wrong:  # noqa: BLE001 - our bug: the engine may be ahead of the journal
-            news.broke_off(self.core.topic().name, self.number)
-            self._fail(InternalError(f"{type(wrong).__name__}: {wrong}"))
+            self._break_off(wrong)
         if not self.loaded:
             return self._next_try_after_failure_us()
         self.core.backlog = self.core.live()
@@ -241,6 +274,8 @@ class Partition:
         for view in self.views:
             view.before_append()
         commits.commit(behind=busy or commits.is_apart)
+        if commits.in_flight and not self.views:
+            return False  # `go_on` does what follows
         return self._after_append()
 
     def _step_following(self, *, busy: bool) -> bool:
@@ -293,6 +328,9 @@ class Partition:
         else:
             self._dispatcher.waiting.occupy(self.number)
         self._look_us = found.wake_us
+        commits = self.core.commits
+        if commits.in_flight and not commits.is_apart and not self.views:
+            return found.wake_us  # in a moment `go_on` asks the chores
         wakes_us = [found.wake_us, self._chores.next_us(self.core)]
         wakes_us += [view.next_us() for view in self.views]
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
@@ -312,6 +350,15 @@ class Partition:
 
     # --- loading and failing ----------------------------------------------------------------
 
+    @property
+    def door_to_read(self) -> JournalDoor | None:
+        """The way to its journal, if its next step would read it on the worker's thread."""
+        is_read = self.loaded or self._is_closed or self.opening is not None
+        door = self._door
+        if is_read or self._failed is not None or door.executor is not None:
+            return None
+        return door if door.ownership.refusal() is None else None
+
     def _load(self) -> bool:
         """Read snapshot and journal. False: not yet, or it can't be; then who waits was told."""
         if self.opening is not None and not self.opening.is_done:
@@ -327,7 +374,7 @@ class Partition:
             self.inbox.turn_away(refusal)
             return False
         if opening is None and self._door.executor is not None:
-            self.opening = Opening(self.core, self._door, self._door.executor)
+            self.opening = Opening.begin(self.core, self._door, self._door.executor)
             return False
         try:
             self._begin(read_again(self.core, self._door) if opening is None else opening.result())
@@ -356,7 +403,7 @@ class Partition:
             topic_name,
             self.number,
             core.counting,
-            core.ring,
+            self._landed,
             door.listener,
             lambda: door.ownership.refusal() is None,
         )
@@ -373,6 +420,11 @@ class Partition:
         if opened.follows:
             self._chores = Chores([self.maintenance, Rest()])
         self._chores.loaded(core)
+
+    def _break_off(self, wrong: Exception) -> None:
+        """Called where it is handled: a bug of ours ended what was being done."""
+        news.broke_off(self.core.topic().name, self.number)
+        self._fail(InternalError(f"{type(wrong).__name__}: {wrong}"))
 
     def _fail(self, error: DejaQError) -> None:
         """The step broke off: its outcome is not known to anybody yet; throw the engine away."""

@@ -1,8 +1,9 @@
 """A partition worker: the one thread that writes to its partitions.
 
 Room: broker. Sleeps until a request comes or the next message is nearly due; no polling.
-Holds: a partition is stepped by one thread only; a ring is never lost.
-See: partition.py for what a step does; clock.py for the waiting.
+Holds: a partition is stepped by one thread only; a ring is never lost; what several do in one turn
+is appended together, within TURN_US_MAX.
+See: partition.py for what a step does; clock.py for the waiting; ADR 88.
 """
 
 from __future__ import annotations
@@ -12,14 +13,22 @@ import itertools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.partition.requests import Request
 from dejaqueue.broker.shard.committer import ApartCommitter, Committer
+from dejaqueue.broker.shard.opening import JournalDoor, Opening, read_together
 from dejaqueue.clock import Clock, Wake
 
 log = logging.getLogger("dejaqueue.broker")
+
+TURN_US_MAX = 5_000
+"""Partitions that are stepped in one turn share their syncs, and so wait for each other's steps:
+when a turn has taken so long, what it has so far is appended and answered."""
+READ_MAX = 32
+"""Partitions that are read in one go at the beginning of a turn: 1 ms each where they are new."""
 
 
 class PartitionWorker:
@@ -29,6 +38,10 @@ class PartitionWorker:
         name: of the thread, for logs and profiles.
         committer: appends for it; started and stopped with it.
         apart: the same for partitions whose journals are on a server; None = the committer.
+
+    Attributes:
+        note_used: told which topics, by name and number, are about to be read, so that it can note
+            in one go that they are used.
     """
 
     def __init__(
@@ -39,10 +52,13 @@ class PartitionWorker:
         self.apart = apart
         self._wake = Wake()
         self._rung: deque[Partition] = deque()
+        self._landed: deque[Partition] = deque()
+        self._is_landing = False
         self._calls: deque[Callable[[], None]] = deque()
         self._wakes: list[tuple[int, int, Partition]] = []
         self._wake_of: dict[Partition, int] = {}
         self._lent: set[Partition] = set()
+        self.note_used: Callable[[Sequence[tuple[str, int]]], None] = lambda _: None
         self._order = itertools.count()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -76,6 +92,13 @@ class PartitionWorker:
         """Have the partition stepped soon. Any thread."""
         self._rung.append(partition)
         self._wake.ring()
+
+    def landed(self, partition: Partition) -> None:
+        """Have the partition go on, as what it had appended is durable, or has failed. Any
+        thread."""
+        self._landed.append(partition)
+        if not self._is_landing:
+            self._wake.ring()
 
     def call(self, function: Callable[[], None]) -> None:
         """Run a function on this thread, between steps. Any thread; it must not raise."""
@@ -122,13 +145,83 @@ class PartitionWorker:
             busy: the turn before found something to do, too.
         """
         due = self._take_due()
-        for partition in due:
-            self._step(partition, busy=busy)
-        return bool(due)
+        landed = self._take_landed()
+        count = len(due) + sum(partition not in due for partition in landed)
+        if count == 1:
+            for _ in self._step_all(due, landed, busy=busy):
+                pass
+        elif count:
+            self._step_together(due, landed, busy=busy)
+        return count > 0
 
-    def _step(self, partition: Partition, *, busy: bool) -> None:
+    def _step_all(
+        self, due: dict[Partition, None], landed: dict[Partition, None], *, busy: bool
+    ) -> Iterator[Partition]:
+        """Step each, those first whose appends have landed."""
+        for partition in landed:
+            is_due = partition in due
+            self._step(partition, partial(partition.go_on, is_due=is_due, busy=busy))
+            yield partition
+        for partition in due:
+            if partition not in landed:
+                self._step(partition, partial(partition.step, busy=busy))
+                yield partition
+
+    def _step_together(
+        self, due: dict[Partition, None], landed: dict[Partition, None], *, busy: bool
+    ) -> None:
+        """Step several: what they do is appended together, with a sync for each log."""
+        self._read_together([*landed, *due])
+        committer, clock = self.committer, self._clock
+        committer.begin_turn()
+        began_us = clock.now_us()
+        for _ in self._step_all(due, landed, busy=True):
+            if clock.now_us() - began_us >= TURN_US_MAX:
+                self._append_turn(busy=busy)
+                committer.begin_turn()
+                began_us = clock.now_us()
+        self._append_turn(busy=busy)
+
+    def _read_together(self, partitions: list[Partition]) -> None:
+        """Read those that are not read yet, a few of them: first uses share syncs, too. The others
+        are read one by one, or in the next turn."""
+        unread: list[tuple[Partition, JournalDoor]] = []
+        for partition in partitions:
+            if (door := partition.door_to_read) is not None:
+                unread.append((partition, door))
+                if len(unread) == READ_MAX:
+                    break
+        if len(unread) < 2:
+            return
+        self.note_used([door.used_as for _, door in unread if door.used_as is not None])
+        opened = read_together([(partition.core, door) for partition, door in unread])
+        for (partition, _), one in zip(unread, opened, strict=True):
+            partition.opening = Opening(one)
+
+    def _append_turn(self, *, busy: bool) -> None:
+        """Append what partitions did, and have them go on if that was done on this thread."""
+        self._is_landing = not busy
         try:
-            next_us = partition.step(busy=busy)
+            self.committer.end_turn(behind=busy)
+        finally:
+            # First: what lands from here on rings, what landed before is taken now.
+            self._is_landing = False
+        if not busy:
+            for partition in self._take_landed():
+                self._step(partition, partial(partition.go_on, is_due=False, busy=False))
+
+    def _take_landed(self) -> dict[Partition, None]:
+        """Partitions whose appends have landed; one that was lent is stepped when it comes back."""
+        landed: dict[Partition, None] = {}
+        for _ in range(len(self._landed)):
+            partition = self._landed.popleft()
+            if partition not in self._lent:
+                landed[partition] = None
+        return landed
+
+    def _step(self, partition: Partition, step: Callable[[], int | None]) -> None:
+        try:
+            next_us = step()
         except Exception:  # our bug: the other partitions of this thread must go on
             topic, number = partition.core.topic().name, partition.number
             facts = {"topic": topic, "partition": number}
@@ -144,7 +237,7 @@ class PartitionWorker:
             self._wake_of[partition] = next_us
             heapq.heappush(self._wakes, (next_us, next(self._order), partition))
 
-    def _take_due(self) -> list[Partition]:
+    def _take_due(self) -> dict[Partition, None]:
         """Partitions to step now: rung ones and those whose time has come."""
         due: dict[Partition, None] = {}
         while self._calls:
@@ -165,4 +258,6 @@ class PartitionWorker:
                     self._plan(partition, partition.later_us)
             else:
                 break
-        return [one for one in due if one not in self._lent] if self._lent else list(due)
+        for one in self._lent:
+            due.pop(one, None)
+        return due

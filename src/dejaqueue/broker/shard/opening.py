@@ -11,8 +11,9 @@ See: partition.py, `_load`; docs/guides/cluster.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from dejaqueue.broker.shard import entries
@@ -24,7 +25,7 @@ from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.view_snapshots import restore_views
 from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import Unavailable
-from dejaqueue.journal.interface import Journal
+from dejaqueue.journal.interface import Append, Entry, Journal, append_together
 
 OPENERS = 16
 """Partitions that are read at once: most of the time each waits for a server."""
@@ -42,6 +43,7 @@ class JournalDoor:
         stands_by: whether an archive is followed: then no epoch is begun.
         check_there: called when an epoch was begun, which keeps others out: raises if what is being
             read is not to be served any more.
+        used_as: name and number of the topic, if it may have to be noted that it is used.
         is_closed: nobody wants what is being read any more.
     """
 
@@ -55,6 +57,7 @@ class JournalDoor:
         comes_back: bool = False,
         check_there: Callable[[], None] = lambda: None,
         stands_by: Callable[[], bool] = lambda: False,
+        used_as: tuple[str, int] | None = None,
     ) -> None:
         self.open_journal = open_journal
         self.stands_by = stands_by
@@ -63,6 +66,7 @@ class JournalDoor:
         self.executor = executor
         self.comes_back = comes_back
         self.check_there = check_there
+        self.used_as = used_as
         self.is_closed = False
 
 
@@ -85,11 +89,86 @@ class Opened(NamedTuple):
     follows: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A partition that was read, before its epoch begins.
+
+    Attributes:
+        tail: position of the last entry that was read.
+        command, entry: what begins the epoch.
+    """
+
+    core: PartitionCore
+    door: JournalDoor
+    views: PartitionViews
+    journal: Journal
+    tail: int
+    read_from: int
+    command: OpenEpoch
+    entry: Entry
+    began_us: int
+
+    def opened(self, tail: int) -> Opened:
+        """Behind its epoch, whose entry has this position. Raises Unavailable; closes it then."""
+        try:
+            self.door.check_there()
+            effects = self.views.apply(self.command)
+            self.door.listener.replayed(tail, self.entry, effects)
+        except BaseException:
+            self.journal.close()
+            raise
+        duration_ms = (self.core.clock.now_us() - self.began_us) // 1_000
+        epoch = self.command.epoch
+        return Opened(self.views, self.journal, tail, epoch, self.read_from, duration_ms)
+
+
 def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
     """Read snapshot and journal. Raises Fenced, JournalDamaged, Unavailable.
 
     Of the core only what does not change is used: this may run beside its worker.
     """
+    reading = _read(core, door)
+    if isinstance(reading, Opened):
+        return reading
+    try:
+        tail = reading.journal.append([reading.entry], reading.tail, reading.command.epoch)
+    except BaseException:
+        reading.journal.close()
+        raise
+    return reading.opened(tail)
+
+
+def read_together(doors: Sequence[tuple[PartitionCore, JournalDoor]]) -> list[Future[Opened]]:
+    """As `read_again` for several, whose epochs share syncs. What each raises is in its future."""
+    found: list[Future[Opened]] = []
+    readings: list[tuple[_Reading, Append, Future[Opened]]] = []
+    for core, door in doors:
+        future: Future[Opened] = Future()
+        found.append(future)
+        try:
+            one = _read(core, door)
+        except Exception as wrong:  # noqa: BLE001 - whoever asks for the result gets it
+            future.set_exception(wrong)
+            continue
+        if isinstance(one, Opened):
+            future.set_result(one)
+            continue
+        append = Append(one.journal, [one.entry], one.tail, one.command.epoch)
+        readings.append((one, append, future))
+    append_together([append for _, append, _ in readings])
+    for one, append, future in readings:
+        try:
+            if append.error is not None:
+                one.journal.close()
+                raise append.error
+            future.set_result(one.opened(append.tail))
+        except Exception as wrong:  # noqa: BLE001 - whoever asks for the result gets it
+            future.set_exception(wrong)
+    return found
+
+
+def _read(core: PartitionCore, door: JournalDoor) -> _Reading | Opened:
+    """Read snapshot and journal, and say how the epoch begins; a standby begins none."""
     began_us = core.clock.now_us()
     journal, listener = door.open_journal(), door.listener
     try:
@@ -115,24 +194,26 @@ def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
         # An epoch fences whoever serves the partition by now, so none is begun for nobody.
         if door.is_closed:
             raise Unavailable("the topic is closed", 1_000)
-        tail = journal.append([entry], tail, command.epoch)
-        door.check_there()
-        effects = views.apply(command)
-        listener.replayed(tail, entry, effects)
     except BaseException:
         journal.close()
         raise
-    duration_ms = (core.clock.now_us() - began_us) // 1_000
-    return Opened(views, journal, tail, command.epoch, read_from, duration_ms)
+    return _Reading(core, door, views, journal, tail, read_from, command, entry, began_us)
 
 
 class Opening:
-    """A partition that another thread reads; made and asked by its worker alone."""
+    """A partition that another thread reads, or that was read with others; made and asked by its
+    worker alone."""
 
-    def __init__(self, core: PartitionCore, door: JournalDoor, executor: Executor) -> None:
+    def __init__(self, opened: Future[Opened]) -> None:
         self._is_gone = threading.Event()
-        self._opened: Future[Opened] = executor.submit(read_again, core, door)
-        self._opened.add_done_callback(lambda _: core.ring())
+        self._opened = opened
+
+    @classmethod
+    def begin(cls, core: PartitionCore, door: JournalDoor, executor: Executor) -> Opening:
+        """Have another thread read it; the partition is rung when that is done."""
+        opened = executor.submit(read_again, core, door)
+        opened.add_done_callback(lambda _: core.ring())
+        return cls(opened)
 
     @property
     def is_done(self) -> bool:

@@ -11,7 +11,9 @@ how a change becomes durable.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from functools import partial
 
 from dejaqueue.broker.topic.catalogue import Catalogue, Changes
 from dejaqueue.catalogue.changes import (
@@ -23,9 +25,11 @@ from dejaqueue.catalogue.changes import (
 )
 from dejaqueue.catalogue.log import CatalogueLog, Plan
 from dejaqueue.catalogue.state import CatalogueState, TopicRow
-from dejaqueue.errors import TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.model import Topic
+
+log = logging.getLogger("dejaqueue.broker")
 
 
 class JournalCatalogue(Catalogue):
@@ -160,14 +164,31 @@ class JournalCatalogue(Catalogue):
         Raises:
             TopicUnknown: it was deleted. ResourceExhausted, Unavailable.
         """
-
-        def used() -> Change | None:
-            return None if self._row_with(name, number).is_used else UsedTopic(name)
-
-        if used() is not None:
+        if self._used(name, number) is not None:
             # Before it is noted: that they are missing then is damage.
             self._store.make(self.journals_of(self._row_with(name, number)), number)
-            self._change(used)
+            self._change(partial(self._used, name, number))
+
+    def use_all(self, topics: Iterable[tuple[str, int]]) -> None:
+        """Do as `use` for several topics, each its name and number, with one change: who uses one
+        of them next finds it done. Does not raise what `use` raises: that is for it to tell."""
+        plans: list[Plan] = []
+        made: list[tuple[str, int]] = []
+        for name, number in topics:
+            row = self._log.state.rows.get(name)
+            if row is not None and row.number == number and not row.is_used:
+                made.append((self.journals_of(row), number))
+                plans.append(partial(self._used, name, number))
+        if not plans:
+            return
+        try:
+            self._store.make_all(made)
+            self._log.change_all(plans)
+        except DejaQError as failed:
+            log.info("%d topics are used one by one: %s", len(plans), failed)
+
+    def _used(self, name: str, number: int) -> Change | None:
+        return None if self._row_with(name, number).is_used else UsedTopic(name)
 
     def _row_with(self, name: str, number: int) -> TopicRow:
         row = self._row(name)

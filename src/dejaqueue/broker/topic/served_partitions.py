@@ -69,6 +69,13 @@ class ServedPartitions:
         low = hashes & np.int64((1 << 31) - 1)
         return self._first + self._step * (low // self._step % (count // self._step))
 
+    def home(self, key_hash: int, count: int) -> int:
+        """The same of one key."""
+        low = key_hash & ((1 << 31) - 1)
+        if self._step == 1:
+            return low % count
+        return self._first + self._step * (low // self._step % (count // self._step))
+
     def __contains__(self, number: object) -> bool:
         return number in self.numbers
 

@@ -232,6 +232,7 @@ class ServedTopic(ServedView):
             comes_back=service.is_shared,
             check_there=service.check_there,
             stands_by=service.stands_by,
+            used_as=(self.topic.name, self.number),
         )
         partition = Partition(
             core,
@@ -241,6 +242,7 @@ class ServedTopic(ServedView):
             self.allotment,
             duties,
             service.ids_from,
+            lambda: worker.landed(partition),
         )
         self._workers.append(worker)
         self.partitions.append(partition)

@@ -27,7 +27,7 @@ from dejaqueue.broker.topic.growth import find_old_homes
 from dejaqueue.broker.topic.joined_reply import JoinedReply
 from dejaqueue.broker.topic.rates import name_of
 from dejaqueue.broker.topic.route import split_rows
-from dejaqueue.broker.topic.routing import Batch, Router, hashes_of_keys
+from dejaqueue.broker.topic.routing import Batch, Router, hashes_of_keys, is_one
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.clock import Clock
@@ -234,8 +234,9 @@ class Writer:
         senders: Words | None,
         reply: ReplyTo,
     ) -> None:
-        # With one partition the worker hashes them.
-        hashes = hashes_of_keys(columns) if self._topic.route.count > 1 else None
+        # With one partition the worker hashes them, and so it does what comes one by one.
+        is_split = self._topic.route.count > 1 and not is_one(columns)
+        hashes = hashes_of_keys(columns) if is_split else None
         batch = Batch(
             number,
             columns,

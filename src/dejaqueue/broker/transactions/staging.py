@@ -42,6 +42,8 @@ class StagedWatch(Chore):
 
     def next_us(self, core: PartitionCore) -> int | None:
         """When the next one is to be asked or told, clock µs; None = nobody is."""
+        if not self._tell_ms and not core.engine.staged_count:
+            return None
         return wake_us(core, self._next_ms(core))
 
     def _next_ms(self, core: PartitionCore) -> int | None:

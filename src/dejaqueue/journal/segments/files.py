@@ -12,7 +12,7 @@ import errno
 import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -106,13 +106,23 @@ class FileSystem:
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory and those above it, durably, for the broker's own user alone."""
-        missing = []
-        while not directory.exists():
-            missing.append(directory)
-            directory = directory.parent
-        for path in reversed(missing):
-            path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
-            self.sync_directory(path.parent)
+        self.make_directories([directory])
+
+    def make_directories(self, directories: Iterable[Path]) -> None:
+        """Create several, as `make_directory`: all before the first is synced, since one sync of a
+        file system with a journal makes durable what was done before in all its directories, and
+        those that follow find nothing to do."""
+        changed: dict[Path, None] = {}
+        for directory in directories:
+            missing = []
+            while not directory.exists():
+                missing.append(directory)
+                directory = directory.parent
+            for path in reversed(missing):
+                path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+                changed[path.parent] = None
+        for directory in changed:
+            self.sync_directory(directory)
 
     def sync_directory(self, directory: Path) -> None:
         """Make creations, renames and deletions in a directory durable."""

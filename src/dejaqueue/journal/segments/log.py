@@ -129,7 +129,7 @@ class ShardLog:
         """Held by who writes. Taken before `guard`."""
         self._chores: list[Future[None]] = []
         self._failure: str | None = None
-        self._is_final = False
+        self._is_final, self._room_seen = False, (-1, 0)
         self._spare: Spare | None = None
         files.make_directory(directory)
         for name in files.names(directory):
@@ -565,11 +565,15 @@ class ShardLog:
 
     def has_room(self, byte_count: int) -> bool:
         """True if producers may append this much; the reserve is left to acks and leases."""
-        try:
-            free_bytes = self.files.free_bytes(self.directory)
-        except OSError:
-            return False
-        return free_bytes - byte_count >= self._reserve_bytes
+        # Asked once for all that comes between two appends, as the interpreter's lock is let go of.
+        tail, left_bytes = self._room_seen[0], self._room_seen[1] - byte_count
+        if tail != self.tail or left_bytes < self._reserve_bytes:
+            try:
+                left_bytes = self.files.free_bytes(self.directory) - byte_count
+            except OSError:
+                return False
+        self._room_seen = self.tail, left_bytes
+        return left_bytes >= self._reserve_bytes
 
     def close(self) -> None:
         """Release everything; twice is fine."""

@@ -18,7 +18,7 @@ See: store.py; ../processes.py, with the catalogue; docs/adr/0048-processes-divi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,11 +127,11 @@ class SharedStore(SegmentStore):
             slots = self._slots[number] = self.slots_of(_name_of(topic))
         return f"@{number}-{slots.first}-{slots.spread}"
 
-    def make(self, topic: str, number: int = 0) -> None:
-        """See JournalStore.make; another process may have made it."""
-        if topic not in self._numbers:
+    def make_all(self, topics: Sequence[tuple[str, int]]) -> None:
+        """See JournalStore.make_all; another process may have made them."""
+        if any(topic not in self._numbers for topic, _ in topics):
             self._look_again()
-        super().make(topic, number)
+        super().make_all(topics)
 
     def made(self) -> list[str]:
         """See JournalStore.made."""

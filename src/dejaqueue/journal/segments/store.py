@@ -27,7 +27,7 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -305,25 +305,36 @@ class SegmentStore(JournalStore):
         Raises:
             JournalDamaged: it was made with another number, and not dropped since.
         """
+        self.make_all([(topic, number)])
+
+    def make_all(self, topics: Sequence[tuple[str, int]]) -> None:
+        """See JournalStore.make_all."""
         with self._making:
             self._check_usable()
-            known = self._numbers.get(topic)
-            if number and known not in {None, number}:
-                raise JournalDamaged(f"{self._directory(topic)}: is not topic number {number}")
-            try:
+            fresh: dict[str, int] = {}
+            for topic, number in topics:
+                known = self._numbers.get(topic)
+                if number and known not in {None, number}:
+                    raise JournalDamaged(f"{self._directory(topic)}: is not topic number {number}")
                 if known is None:
                     is_own = topic.startswith(OWN_PREFIX)
-                    number = _OWN_NUMBER if is_own else number or self._new_number()
-                    made_as = self._made_as(topic, number)
-                    self._files.make_directory(self.root / "topics" / topic / made_as)
-                    if not is_own:
-                        self._topics[number] = topic
-                    self._numbers[topic] = number
+                    fresh[topic] = _OWN_NUMBER if is_own else number or self._new_number()
+            named = ", ".join(topic for topic, _ in topics)
+            try:
+                self._files.make_directories(
+                    self.root / "topics" / topic / self._made_as(topic, number)
+                    for topic, number in fresh.items()
+                )
+                # Also of those that are known: it may be that their sync failed.
                 self._files.sync_directory(self.root / "topics")
             except OSError as failure:
                 if failure.errno in FULL:
-                    raise ResourceExhausted(f"no room for {topic}") from failure
-                raise Unavailable(f"{topic} could not be made: {failure}") from failure
+                    raise ResourceExhausted(f"no room for {named}") from failure
+                raise Unavailable(f"{named} could not be made: {failure}") from failure
+            for topic, number in fresh.items():
+                if not topic.startswith(OWN_PREFIX):
+                    self._topics[number] = topic
+                self._numbers[topic] = number
 
     def made(self) -> list[str]:
         """See JournalStore.made."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -63,9 +63,9 @@ class SimulatedCommitter(Committer):
         while self._appends:
             append_together([self._appends.popleft()])
 
-    def submit(self, append: Append) -> None:
+    def _put(self, appends: Sequence[Append]) -> None:
         """Append a little later."""
-        self._appends.append(append)
+        self._appends += appends
         self._world.after(self._world.between(50, APPEND_US_MAX), self._append_some, self._life)
 
     def _append_some(self) -> None:
@@ -75,6 +75,7 @@ class SimulatedCommitter(Committer):
 
     def wait(self, landed: threading.Condition, is_landed: Callable[[], bool]) -> None:
         """Who waits makes it happen now."""
+        self._flush()
         while not is_landed():
             append_together([self._appends.popleft()])
 

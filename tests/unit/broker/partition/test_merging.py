@@ -12,6 +12,7 @@ from dejaqueue.broker.shard.entries import hash_column, text_column
 from dejaqueue.engine.dictionary import of_runs, to_runs
 from dejaqueue.model import Topic
 from dejaqueue.schema.checks import check_send
+from dejaqueue.schema.send_rows import check_rows
 
 
 def request(payloads: list[bytes], keys: list[str] | None = None) -> EnqueueRequest:
@@ -55,3 +56,25 @@ def test_rows_keep_their_order__columns_that_some_have() -> None:
     assert [bool(key_hash) for key_hash in merged.key_hashes] == [False, True, False, False]
     assert merged.columns.payload_bytes == 4
     assert set(merged.texts()) == {"key", "payload"}
+
+
+NOW_MS = 1_000_000_000_000
+
+
+def plain(*payloads: bytes) -> EnqueueRequest:
+    rows = check_rows(list(payloads), [NOW_MS + row for row in range(len(payloads))], Topic("t"), 5)
+    return EnqueueRequest(rows, "", 1, "all", no_reply)
+
+
+def test_what_never_was_a_column_is_joined_as_columns_are() -> None:
+    parts = [[b"a"], [b"", b"ccc"], [b"dd"]]
+    merged = merge([plain(*payloads) for payloads in parts])
+    usual = merge([request(payloads) for payloads in parts])
+    assert merged.starts.tolist() == usual.starts.tolist()
+    assert (merged.columns.dues_ms - NOW_MS).tolist() == [0, 0, 1, 0]
+    assert merged.columns.payload_bytes == usual.columns.payload_bytes
+    assert merged.payload_sizes().tolist() == usual.payload_sizes().tolist() == [1, 0, 3, 2]
+    [(name, text)], [(usual_name, usual_text)] = merged.texts().items(), usual.texts().items()
+    assert name == usual_name == "payload"
+    assert text.offsets.tolist() == usual_text.offsets.tolist()
+    assert bytes(text.data) == bytes(usual_text.data)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dejaqueue.broker.partition.worker import PartitionWorker
+from dejaqueue.broker.partition.worker import TURN_US_MAX, PartitionWorker
 from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.journal.interface import Append
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 
@@ -16,11 +18,13 @@ class Stepped:
     """A partition that notes its steps."""
 
     number = 0
+    door_to_read = None
 
     def __init__(self, *next_us: int | None) -> None:
         self.core = SimpleNamespace(topic=lambda: SimpleNamespace(name="t"))
         self.next_us = list(next_us)
         self.busy: list[bool] = []
+        self.went_on: list[bool] = []
         self.asked: list[object] = []
         self.later_us: int | None = None
         self.is_moot = False
@@ -34,6 +38,34 @@ class Stepped:
     def step(self, *, busy: bool) -> int | None:
         self.busy.append(busy)
         return self.next_us.pop(0) if self.next_us else None
+
+    def go_on(self, *, is_due: bool, busy: bool) -> int | None:
+        self.went_on.append(is_due)
+        return self.step(busy=busy) if is_due else None
+
+
+class Appending(Stepped):
+    """A partition whose steps append to a log that it shares."""
+
+    def __init__(self, worker: PartitionWorker, log: Any) -> None:
+        super().__init__()
+        self._worker, self._journal = worker, SimpleNamespace(log=log)
+
+    def step(self, *, busy: bool) -> int | None:
+        super().step(busy=busy)
+        append = Append(self._journal, [], 0, 1, lambda _: self._worker.landed(self))  # type: ignore[arg-type]
+        self._worker.committer.submit(append)
+        return None
+
+
+class Log:
+    """A log that notes how many appends came together."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        self.counts.append(len(appends))
 
 
 @pytest.fixture
@@ -99,7 +131,7 @@ def test_a_step_that_raises_holds_no_other(worker: PartitionWorker) -> None:
     worker.ring(broken)
     worker.ring(fine)
     assert worker.turn(busy=False)
-    assert fine.busy == [False]
+    assert fine.busy == [True]  # as one of several: what they do is appended together
 
 
 def test_calls_run_between_steps__and_who_is_forgotten_is_stepped_no_more(
@@ -132,3 +164,55 @@ def test_it_starts_and_stops__twice_is_fine(clock: VirtualClock) -> None:
     worker.stop()
     assert partition.busy == [False]
     assert not worker.is_alive
+
+
+def test_what_several_do_in_a_turn_is_appended_together__and_each_goes_on(
+    worker: PartitionWorker,
+) -> None:
+    log = Log()
+    partitions: list[Any] = [Appending(worker, log) for _ in range(3)]
+    for partition in partitions:
+        worker.ring(partition)
+    assert worker.turn(busy=False)
+    assert log.counts == [3]
+    assert [one.went_on for one in partitions] == [[False]] * 3
+    assert not worker.turn(busy=True)
+
+
+def test_a_long_turn_is_appended_in_parts(worker: PartitionWorker, clock: VirtualClock) -> None:
+    log = Log()
+    partitions: list[Any] = [Appending(worker, log) for _ in range(4)]
+    step = partitions[1].step
+
+    def takes_long(*, busy: bool) -> None:
+        step(busy=busy)
+        clock.advance(ms=TURN_US_MAX // 1_000)
+
+    partitions[1].step = takes_long
+    for partition in partitions:
+        worker.ring(partition)
+    assert worker.turn(busy=False)
+    assert log.counts == [2, 2]
+
+
+def test_who_is_busy_leaves_the_append_to_the_committer(clock: VirtualClock) -> None:
+    worker, log = PartitionWorker("test", clock, Committer("test")), Log()
+    partitions: list[Any] = [Appending(worker, log) for _ in range(2)]
+    for partition in partitions:
+        worker.ring(partition)
+    assert worker.turn(busy=True)
+    assert log.counts == []
+    worker.committer.start()
+    worker.committer.stop()
+    assert log.counts == [2]
+    worker.ring(partitions[0])
+    assert worker.turn(busy=False)
+    assert [one.went_on for one in partitions] == [[True, False], [False]]
+
+
+def test_who_is_lent_does_not_go_on_here(worker: PartitionWorker) -> None:
+    partition: Any = Stepped()
+    worker.lend(partition)
+    worker.landed(partition)
+    assert not worker.turn(busy=False)
+    assert partition.went_on == []

@@ -95,3 +95,44 @@ def test_an_append_that_hangs_holds_no_other__where_each_has_a_thread() -> None:
     assert others.wait(SECONDS_MAX)
     hangs.may.set()
     apart.stop()
+
+
+def test_what_a_turn_submits_is_appended_at_its_end__here_or_behind() -> None:
+    committer, log = Committer("test-committer"), Shared()
+    done: list[int] = []
+    log.may.set()
+    committer.begin_turn()
+    for after in range(3):
+        committer.submit(append_to(log, after, done))
+    assert log.groups == []
+    committer.end_turn(behind=False)
+    assert log.groups == [[0, 1, 2]]
+    committer.begin_turn()
+    committer.submit(append_to(log, 3, done))
+    committer.end_turn(behind=True)
+    committer.begin_turn()
+    committer.end_turn(behind=False)
+    assert done == [0, 1, 2]
+    committer.start()
+    committer.stop()
+    assert done == [0, 1, 2, 3]
+
+
+def test_who_waits_in_a_turn_has_what_was_kept_appended() -> None:
+    committer, log, landed = Committer("test-committer"), Shared(), threading.Condition()
+    done: list[int] = []
+    log.may.set()
+    committer.start()
+    committer.begin_turn()
+    journal: Any = OfShared(log)
+
+    def tell(append: Append) -> None:
+        with landed:
+            done.append(append.after)
+            landed.notify_all()
+
+    committer.submit(Append(journal, [], 0, 1, tell))
+    committer.wait(landed, lambda: len(done) == 1)
+    committer.end_turn(behind=False)
+    committer.stop()
+    assert log.groups == [[0]]

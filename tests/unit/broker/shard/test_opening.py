@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.broker.shard.opening import JournalDoor, read_again
+from dejaqueue.broker.shard.opening import JournalDoor, read_again, read_together
 from dejaqueue.errors import TopicUnknown, Unavailable
 from dejaqueue.journal.interface import EntryKind, Journal
+from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 from dejaqueue.testing.virtual_clock import VirtualClock
 from tests.cluster.brokers import Cluster
@@ -152,3 +153,35 @@ def _is_closed(journal: Journal) -> bool:
     except Exception:  # noqa: BLE001 - what a closed journal raises is the conformance suite's
         return True
     return False
+
+
+def test_partitions_that_are_read_together_share_a_sync__and_each_has_its_own_outcome() -> None:
+    store = MemoryStore(shards=1)
+    for name in ("a", "b"):
+        store.make(name)
+    opened: list[Journal] = []
+
+    def door(name: str, error: Exception | None = None) -> tuple[PartitionCore, JournalDoor]:
+        def open_one() -> Journal:
+            opened.append(store.open(name, 0))
+            return opened[-1]
+
+        def check_there() -> None:
+            if error is not None:
+                raise error
+
+        core = PartitionCore(lambda: Topic(name), 0, VirtualClock())
+        return core, JournalDoor(open_one, check_there=check_there)
+
+    first, gone, twice = read_together([door("a"), door("b", TopicUnknown("b")), door("a")])
+    found = first.result()
+    assert (found.tail, found.epoch, found.views.unnamed.epoch) == (1, 1, 1)
+    assert isinstance(gone.exception(), TopicUnknown)
+    assert isinstance(twice.exception(), Unavailable)  # it is open already
+    log = opened[0].log
+    assert log is not None
+    assert log is opened[1].log
+    heads = [head for journal in opened[:1] for _, _, head in journal.scan(0)]
+    assert [entry.kind for entry in heads] == [EntryKind.OPEN_EPOCH]
+    store.open("b", 0).close()  # its journal was let go of
+    found.journal.close()

@@ -37,6 +37,34 @@ def test_a_topic_has_no_journals_before_it_is_used() -> None:
         catalogue.use("a", number + 1)  # of a topic that had the name before or will have it
 
 
+def test_several_are_used_with_one_change__and_who_cannot_be_is_left() -> None:
+    store = MemoryStore()
+    catalogue = LoneCatalogue(store)
+    for name in ("a", "b", "c"):
+        catalogue.create(Topic(name), exist_ok=False)
+    appended = catalogue._log._journal
+    assert appended is not None
+    before = appended.tail
+    numbers = {name: catalogue.number(name) for name in ("a", "b", "c")}
+    catalogue.use_all([("a", numbers["a"]), ("b", numbers["b"]), ("c", 99), ("gone", 98)])
+    assert [catalogue.is_used(name) for name in ("a", "b", "c")] == [True, True, False]
+    assert {"a", "b"} <= set(store.made())
+    assert "c" not in store.made()
+    catalogue.use_all(numbers.items())  # again: of the last one alone
+    catalogue.use_all(numbers.items())
+    assert catalogue.is_used("c")
+    assert appended.tail == before + 3
+    assert [topic.name for topic in LoneCatalogue(store_of(catalogue)).used()] == ["a", "b", "c"]
+
+
+def store_of(catalogue: LoneCatalogue) -> MemoryStore:
+    """Its store, which it has let go of."""
+    catalogue.close()
+    store = catalogue._store
+    assert isinstance(store, MemoryStore)
+    return store
+
+
 def test_the_end_of_a_topic_takes_three_steps__and_its_ids_go_on() -> None:
     catalogue = LoneCatalogue(MemoryStore())
     catalogue.create(Topic("a"), exist_ok=False)

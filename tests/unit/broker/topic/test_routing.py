@@ -18,7 +18,10 @@ from dejaqueue.broker.shard.entries import hash_column, text_column
 from dejaqueue.broker.topic.routing import Batch, Router
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import ResourceExhausted
+from dejaqueue.model import TopicKind
 from dejaqueue.schema.checks import check_send
+from dejaqueue.schema.row_fields import Fields
+from dejaqueue.schema.send_rows import check_rows
 from dejaqueue.wire.frames import Reply
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
@@ -218,3 +221,27 @@ def test_a_topic_that_is_closed_answers_what_would_have_to_be_routed_anew(
     assert request.goes_back(request, core)
     [reply] = replies
     assert "the topic is closed" in str(reply.error)
+
+
+@pytest.mark.parametrize("field", ["keys", "groups"])
+def test_a_message_alone_goes_where_it_would_go_among_others(field: str) -> None:
+    fixture = BrokerFixture(partitions=3, kind=TopicKind.FAIR, group_in_flight_max=5)
+    try:
+        texts = [f"text-{number}" for number in range(9)] + [""]
+        topic, router_of = fixture.broker.topic(TOPIC), fixture.broker.runtime(TOPIC)
+        assert topic.groups_stay_together
+        column = {field[:-1]: pa.array(texts)}
+        together, _ = routed(fixture, batch_of(fixture, [b"x"] * len(texts), **column))
+        homes = {
+            text: partition
+            for partition, request in together.parts
+            for text in getattr(request.columns, field).to_pylist()
+        }
+        for text in texts:
+            fields = Fields(**{field: [text.encode()]})
+            row = check_rows([b"x"], None, topic, fixture.now_ms, fields)
+            put = Put()
+            Router(router_of, 0, put).send(Batch(1, row, "", None, None, "all"), lambda _: None)
+            assert [partition for partition, _ in put.parts] == [homes[text]]
+    finally:
+        fixture.stop()

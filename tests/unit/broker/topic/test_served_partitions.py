@@ -22,9 +22,12 @@ def test_the_home_of_a_key_in_its_shard_is_its_home_without_shards(spread: int) 
     for count in (spread, 4 * spread):
         plain = ServedPartitions().homes(hashes, count)
         assert (plain % spread == shards).all()
+        assert [ServedPartitions().home(one, count) for one in hashes.tolist()] == plain.tolist()
         for shard in range(spread):
             homes = ServedPartitions(shard, spread).homes(hashes, count)
             assert (homes[shards == shard] == plain[shards == shard]).all()
+            of_shard = ServedPartitions(shard, spread)
+            assert [of_shard.home(one, count) for one in hashes.tolist()] == homes.tolist()
             # Whatever key comes to a shard has a home there.
             assert set(homes.tolist()) <= set(ServedPartitions(shard, spread).numbers_of(count))
 

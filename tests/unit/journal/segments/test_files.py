@@ -59,3 +59,20 @@ def test_closing_twice_is_fine(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OSError, match="descriptor"):
         file.byte_count()
+
+
+def test_several_directories_are_made_before_the_first_is_synced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = FileSystem()
+    wanted = [tmp_path / name / "below" for name in ("a", "b")]
+    synced: list[tuple[Path, bool]] = []
+
+    def sync_directory(directory: Path) -> None:
+        synced.append((directory, all(one.is_dir() for one in wanted)))
+
+    monkeypatch.setattr(files, "sync_directory", sync_directory)
+    files.make_directories(wanted)
+    assert synced == [(tmp_path, True), (tmp_path / "a", True), (tmp_path / "b", True)]
+    files.make_directories(wanted)
+    assert len(synced) == 3

@@ -7,6 +7,7 @@ Not covered: one partition alone (test_journal.py), crashes (tests/crash).
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,3 +179,26 @@ def test_rows_freed_twice_take_nothing_from_a_neighbour() -> None:
     with pytest.raises(Exception, match="not live"):
         one.free(rows)
     assert one.log.room.live.tolist() == [5]
+
+
+def test_the_system_is_asked_for_room_once_between_two_appends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore(shards=1)
+    first, second, _ = open_all(store)
+    asked: list[Path] = []
+
+    def free_bytes(directory: Path) -> int:
+        asked.append(directory)
+        return store._reserve_bytes + 100
+
+    monkeypatch.setattr(first.log.files, "free_bytes", free_bytes)
+    assert first.has_room(40)
+    assert second.has_room(40)
+    assert len(asked) == 1
+    assert not second.has_room(200)  # asked again before it is refused
+    assert second.has_room(100)
+    assert len(asked) == 3
+    first.append([make_ack(1)], 0, 1)
+    assert first.has_room(40)
+    assert len(asked) == 4
