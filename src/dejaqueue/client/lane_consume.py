@@ -90,6 +90,7 @@ class LaneConsumeChannel(Replies):
     def _read(self) -> None:
         error: DejaQError | None = how_it_ended(self._hear)
         self._connection.shut()  # first: a thread that cannot write holds the mutex
+        self.is_whole = error is None
         self.ended(error)
         with self.mutex:  # nobody writes any more; the broker may answer `close` before it returns
             closed = self.closing
@@ -134,8 +135,8 @@ class LaneConsumeChannel(Replies):
             self.closing = True
         self._connection.shut()
 
-    def close(self) -> None:
-        """End; leases still held end at once. Twice is fine."""
+    def close(self) -> bool:
+        """End; leases still held end at once. Twice is fine. See ConsumeChannel.close."""
         with self.mutex:
             if not self.closing and self.end is None:
                 self._say(frames.Close())
@@ -143,3 +144,4 @@ class LaneConsumeChannel(Replies):
         if not self.join():
             self._connection.shut()
             self.join()
+        return self.is_whole

@@ -404,7 +404,9 @@ class _ExchangeDoor:
             case Close():
                 self._session = None
                 self._watched.closed()
-                session.close(release=True)
+                moved = session.close(release=True)
+                if moved is not None:
+                    self.end(moved)
                 self._call.over(None)
             case _:
                 self.end(BadRequest("frame.type", "credit, settle, ping or close", frame))
