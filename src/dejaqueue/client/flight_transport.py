@@ -314,8 +314,9 @@ class FlightConsumeChannel(Replies):
         except Exception as wrong:  # noqa: BLE001 - whatever it is, the stream is over
             error = error or error_of(wrong)
         self._reader.cancel()
-        closed = self.closing
-        self.is_whole = error is None
+        with self.mutex:  # the broker may answer `close` before that has noted that it closes
+            closed = self.closing
+        self.is_whole = closed and error is None
         self.ended(error)
         with self.mutex:
             try:
