@@ -115,7 +115,7 @@ chart: venv-dev ## have helm lint the chart, and write what it makes of it again
 SEED ?= 1
 N ?= 200
 KIND ?= broker
-sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=clients: with the client library, KIND=servers: what nodes do about servers, KIND=views: with subscriptions and retention, KIND=rude: with bad input, KIND=fleet: a hundred brokers, once) with crashes, power cuts and a bad network (SEED=first N=how many)
+sim: venv-dev ## simulate a broker (KIND=cluster: several, KIND=clients: with the client library, KIND=moves: topics that move under consumers that come and go, KIND=servers: what nodes do about servers, KIND=views: with subscriptions and retention, KIND=rude: with bad input, KIND=fleet: a hundred brokers, once) with crashes, power cuts and a bad network (SEED=first N=how many)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation --kind $(KIND) --first $(SEED) --seeds $(N) $(ARGS)
 
 .PHONY: sim-coverage

@@ -118,15 +118,16 @@ class _LocalConsumeChannel:
         """There is one clock: the answer is known, but takes the same way."""
         self._queue.put(self._session.ping(ping))
 
-    def close(self) -> None:
-        """End; leases still held end at once."""
+    def close(self) -> bool:
+        """End; leases still held end at once. See ConsumeChannel.close."""
         if self._closed:
-            return
+            return True
         self._closed = True
         self._session.close(release=True)
         self._queue.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        return True  # there is no other broker
 
     def _run(self) -> None:
         while True:

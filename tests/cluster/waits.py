@@ -1,14 +1,17 @@
-"""How long somebody waits for one send, and for one delivery, while a cluster changes."""
+"""How long somebody waits for one send, and for one delivery, while a cluster changes; and the load
+that it changes under."""
 
 from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from dejaqueue import Client
 from dejaqueue.errors import DejaQError
+from tests.crash.load import Load
 from tests.patience import PATIENCE_SECONDS, until
 
 PAUSE_SECONDS = 0.02
@@ -36,7 +39,8 @@ class Waits:
     _marked: tuple[int, int] = (0, 0)
 
     def begin(self) -> None:
-        """Make the topic, and begin."""
+        """Make the topic, and begin; return when the first message has come: a program that starts
+        on a busy machine takes seconds for it."""
         with Client(self.url) as client:
             client.create_topic(self.topic)
         self._over = threading.Event()
@@ -45,6 +49,8 @@ class Waits:
         ]
         for thread in self._threads:
             thread.start()
+        until(lambda: self.came, "the first message has come")
+        self._marked = len(self.sends_ms), len(self.deliveries_ms)
 
     def _send(self) -> None:
         with Client(self.url) as client:
@@ -88,3 +94,22 @@ class Waits:
             with Client(self.url) as client:
                 client.send(self.topic, LAST)
             consuming.join(PATIENCE_SECONDS)
+
+
+@contextmanager
+def under_load(url: str, topic: str) -> Iterator[Waits]:
+    """Keep a topic in three shards busy, and measure waits on another one; at the end everything
+    has to have come, once acked never again, and enough of it for that to mean something."""
+    load, waits = Load(url, topic, partitions=3, spread=3, pause_s=0.05), Waits(url, "waits")
+    load.begin()
+    waits.begin()
+    try:
+        yield waits
+    finally:
+        waits.end()
+        load.end()
+    history = load.history
+    print(f"sent={len(history.sent)} got={len(history.deliveries)} acked={len(history.acked_us)}")
+    assert len(history.acked_us) > 100
+    assert history.faults()[:10] == []
+    assert len(waits.answered) > 20

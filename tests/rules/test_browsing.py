@@ -92,6 +92,7 @@ def test_a_timeline_is_shown_in_its_order(make_broker: MakeBroker, partitions: i
     assert peeked(broker, 1) == ["a3", "n1", "a2"]
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_rare_group_is_found_over_many_short_pages(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +273,7 @@ def test_a_group_goes_evenly_into_a_window__each_message_once_and_in_order(
         assert [payload for _, payload in sorted(of_one)] == sorted(p for _, p in of_one)
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_window_goes_on_after_a_restart__and_may_be_asked_for_again(
     on_files: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +302,7 @@ def test_a_window_goes_on_after_a_restart__and_may_be_asked_for_again(
     assert dues() == even
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_window_for_more_than_is_kept_in_memory_is_refused(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def test_who_names_a_key_is_told(make_broker: MakeBroker, op: str, error: Except
     still_serves(broker)
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_bug_of_the_engine_is_told_and_undone(make_broker: MakeBroker) -> None:
     broker = make_broker()
     broker.send([b"before"], [broker.now_ms + 9_000])

@@ -1,5 +1,6 @@
-"""`python -m tests.simulation --seeds N [--kind broker|cluster|clients|keys|registers|servers|rude]
-[--first SEED] [--haste N] [--print]`: what `make sim` runs. `--kind fleet` is one seed, and large.
+"""`python -m tests.simulation --seeds N [--kind broker|cluster|clients|moves|keys|registers|rude]
+[--first SEED] [--haste N] [--print]`: what `make sim` runs; `--kind` takes `views` and `servers`,
+too. `--kind fleet` is one seed, and large.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from tests.simulation.planted import (
     CLIENTS,
     CLUSTER,
     KEYS,
+    MOVES,
     REGISTERS,
     SERVERS,
     VIEWS,
@@ -32,6 +33,7 @@ GARDENS = {
     "keys": KEYS,
     "registers": REGISTERS,
     "clients": CLIENTS,
+    "moves": MOVES,
     "servers": SERVERS,
 }
 

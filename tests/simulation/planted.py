@@ -19,6 +19,7 @@ from tests.simulation.cluster import mutants as cluster_mutants
 from tests.simulation.cluster import (
     mutants_clients,
     mutants_keys,
+    mutants_moves,
     mutants_registers,
     mutants_servers,
 )
@@ -28,6 +29,7 @@ from tests.simulation.cluster.plan import PLAIN
 from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.cluster.run_clients import simulate_clients
+from tests.simulation.cluster.run_moves import simulate_moves
 from tests.simulation.run import Run, simulate
 
 assert mutants_kinds
@@ -154,6 +156,7 @@ REGISTERS = Garden(
 CLIENTS = Garden(
     mutants_clients.MUTANTS, simulate_clients, _HERE / "cluster" / "found_by_clients.json"
 )
+MOVES = Garden(mutants_moves.MUTANTS, simulate_moves, _HERE / "cluster" / "found_by_moves.json")
 SERVERS = Garden(
     mutants_servers.MUTANTS, simulate_servers, _HERE / "cluster" / "found_by_servers.json"
 )

@@ -13,6 +13,7 @@ from tests.simulation.cluster.keys import simulate_keys
 from tests.simulation.cluster.registers import simulate_registers
 from tests.simulation.cluster.run import simulate_cluster
 from tests.simulation.cluster.run_clients import simulate_clients
+from tests.simulation.cluster.run_moves import simulate_moves
 from tests.simulation.run import Run
 from tests.simulation.run import simulate as simulate_broker
 
@@ -20,6 +21,7 @@ KINDS: dict[str, Callable[..., Run]] = {
     "broker": simulate_broker,
     "cluster": simulate_cluster,
     "clients": simulate_clients,
+    "moves": simulate_moves,
     "keys": simulate_keys,
     "registers": simulate_registers,
     "servers": simulate_servers,

@@ -48,7 +48,7 @@ from dejaqueue.broker.topic.payload_collector import PayloadCollector
 from dejaqueue.broker.topic.peers import Peers
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
-from dejaqueue.broker.topic.served_view import ServedView
+from dejaqueue.broker.topic.served_view import ServedView, moved
 from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.broker.topic.writer import Writer
@@ -438,7 +438,7 @@ class Broker:
         close_one = handing_over.let_go if drain else handing_over.drop
         runtime.close(close_one, seconds_max)
         runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
-        runtime.end_consumers(Unavailable(f"topic {name} is served by another broker now", 50))
+        runtime.end_consumers(moved(name))
 
     def catalogue_changed(self, names: Collection[str] | None = None) -> None:
         """The catalogue was changed by another broker: serve by it.

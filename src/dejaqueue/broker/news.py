@@ -142,6 +142,18 @@ def still_closing(topic: str) -> None:
     log.warning("topic %s: a journal hangs, and is closed later", topic, extra={"topic": topic})
 
 
+def left_unread(topic: str, partition: int, count: int) -> None:
+    """A partition is closed, and not everything that is on its way to consumers could be kept."""
+    log.warning(
+        "topic %s, partition %d: %d deliveries are lost on their way as it is closed: their leases "
+        "run out",
+        topic,
+        partition,
+        count,
+        extra={"topic": topic, "partition": partition},
+    )
+
+
 def synced(topic: str, partition: int, entry_count: int, duration_us: int) -> None:
     """A group of entries is durable; said only if the disk was slow."""
     duration_ms = duration_us // 1_000

@@ -314,7 +314,9 @@ class FlightConsumeChannel(Replies):
         except Exception as wrong:  # noqa: BLE001 - whatever it is, the stream is over
             error = error or error_of(wrong)
         self._reader.cancel()
-        closed = self.closing
+        with self.mutex:  # the broker may answer `close` before that has noted that it closes
+            closed = self.closing
+        self.is_whole = closed and error is None
         self.ended(error)
         with self.mutex:
             try:
@@ -329,8 +331,8 @@ class FlightConsumeChannel(Replies):
             self.closing = True
         self._reader.cancel()
 
-    def close(self) -> None:
-        """End; leases still held end at once. Twice is fine."""
+    def close(self) -> bool:
+        """End; leases still held end at once. Twice is fine. See ConsumeChannel.close."""
         with self.mutex:
             if not self.closing and self.end is None:
                 # Not done_writing: the broker ends the stream, and if the reading thread sees that
@@ -340,6 +342,7 @@ class FlightConsumeChannel(Replies):
         if not self.join():
             self._reader.cancel()
             self.join()
+        return self.is_whole
 
 
 class FlightTransport:

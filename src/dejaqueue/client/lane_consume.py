@@ -45,6 +45,7 @@ class LaneConsumeChannel(Replies):
         self._connection, self._held = connection, rest
         self._on_delivery, self._on_pong, self._on_end = on_delivery, on_pong, on_end
         self._schema: pa.Schema | None = None
+        self._is_quiet = False  # the broker closed the lane, and said nothing against it
         self._write(lane.encode_open(stream))
         self.start(f"deliveries-{stream.topic}", self._read)
 
@@ -90,9 +91,11 @@ class LaneConsumeChannel(Replies):
     def _read(self) -> None:
         error: DejaQError | None = how_it_ended(self._hear)
         self._connection.shut()  # first: a thread that cannot write holds the mutex
-        self.ended(error)
         with self.mutex:  # nobody writes any more; the broker may answer `close` before it returns
             closed = self.closing
+        self.is_whole = closed and self._is_quiet
+        self.ended(error)
+        with self.mutex:
             self._connection.close()
         self._on_end(None if closed else error)
 
@@ -112,9 +115,10 @@ class LaneConsumeChannel(Replies):
                 case StreamError():
                     raise as_seen(frame.error)
                 case frames.Close():
-                    return
+                    break
                 case _:
                     raise InternalError(f"a consumer's lane got a {type(frame).__name__}")
+        self._is_quiet = True
 
     def _delivery(self, head: DeliveryHead, content: bytes) -> Delivery:
         if self._schema is None:
@@ -134,8 +138,8 @@ class LaneConsumeChannel(Replies):
             self.closing = True
         self._connection.shut()
 
-    def close(self) -> None:
-        """End; leases still held end at once. Twice is fine."""
+    def close(self) -> bool:
+        """End; leases still held end at once. Twice is fine. See ConsumeChannel.close."""
         with self.mutex:
             if not self.closing and self.end is None:
                 self._say(frames.Close())
@@ -143,3 +147,5 @@ class LaneConsumeChannel(Replies):
         if not self.join():
             self._connection.shut()
             self.join()
+            return False
+        return self.is_whole

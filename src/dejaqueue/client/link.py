@@ -30,12 +30,19 @@ BACKOFF_MS_FIRST = 20
 BACKOFF_MS_MAX = 1_000
 MOVING_MS_MAX = 200
 """The same, where a broker answered that it knows of no owner yet: that takes a moment."""
+MOVING_RETRY_MS = 50
+"""What brokers say to wait then; also of a batch of which some was done before its topic moved."""
 _NUMBER_MAX = (1 << 32) - 1
 
 
 def backoff_ms(failures: int, wrong: BaseException | None = None) -> float:
     """How long to wait before the next attempt after this: doubling, with jitter of a half."""
-    most = MOVING_MS_MAX if isinstance(wrong, Elsewhere) else BACKOFF_MS_MAX
+    is_moving = isinstance(wrong, Elsewhere) or (
+        isinstance(wrong, Unavailable)
+        and not wrong.is_unheard
+        and 0 < wrong.retry_after_ms <= MOVING_RETRY_MS
+    )
+    most = MOVING_MS_MAX if is_moving else BACKOFF_MS_MAX
     full = min(BACKOFF_MS_FIRST * 2.0 ** min(failures, 20), most)
     return full * (0.5 + random.random() / 2)
 

@@ -38,6 +38,8 @@ class Replies:
         self.end: DejaQError | None = None
         self.thread: threading.Thread | None = None
         self.closing = False
+        self.is_whole = False
+        """It has ended as its client wished."""
         self._since_us = 0
 
     def waits_since_us(self) -> int | None:

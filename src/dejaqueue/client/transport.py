@@ -73,8 +73,13 @@ class ConsumeChannel(Protocol):
         """Measure the clock offset; the answer goes to `on_pong`."""
         ...
 
-    def close(self) -> None:
-        """End; leases still held end at once. Twice is fine."""
+    def close(self) -> bool:
+        """End; leases still held end at once. Twice is fine.
+
+        Returns:
+            False if the stream broke, or its topic went to another broker: then the leases may go
+            on.
+        """
         ...
 
 

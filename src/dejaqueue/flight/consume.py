@@ -167,7 +167,9 @@ def serve_consumer(
             opening.closing()
     finally:
         unregister(broker_stops)
-        session.close(release=release)
+        moved = session.close(release=release)
+        if moved is not None:
+            outbound.end(moved)  # what it has is to be given back there
         opening.closed()  # what is still to be sent may have to wait for the client
         outbound.finish()
 

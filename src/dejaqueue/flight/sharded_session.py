@@ -246,7 +246,8 @@ class ShardedSession:
         return done
 
     def close(self, *, release: bool) -> None:
-        """End. Twice is fine.
+        """End. Twice is fine. Leases of a shard that goes to another broker just then run out:
+        clients that follow have a consumer for each shard, and none of this.
 
         Args:
             release: leases end at once; False = they go on to their end.
@@ -301,7 +302,7 @@ def _push_of(delivery: Delivery) -> Push:
         batch.column("due").to_numpy(),
         np.zeros(0, dtype=np.int64),
     )
-    return Push(head.partition, _NoJournal, leased, limits.DISPATCH_ROWS_MAX, False, batch)  # type: ignore[arg-type]
+    return Push(head.partition, _NoJournal, leased, limits.DISPATCH_ROWS_MAX, kept=[batch])  # type: ignore[arg-type]
 
 
 _NoJournal = object()

@@ -244,8 +244,11 @@ class LaneConsumer:
             case Ping():
                 self.put(self._session.ping(frame))
             case Close():
-                self._session.close(release=True)
-                self._port.finish()
+                moved = self._session.close(release=True)
+                if moved is None:
+                    self._port.finish()
+                else:  # what it has is to be given back there
+                    self._port.end(moved)
             case _:
                 limit = "credit, settle, ping or close"
                 self._port.end(BadRequest("frame.type", limit, frame))

@@ -23,7 +23,7 @@ from dejaqueue.testing.simulation.machine import JUMP_US, Machine
 from dejaqueue.testing.simulation.threads import Gone
 from dejaqueue.testing.simulation.world import Life, SimulatedClock, World
 from tests.simulation.cluster.coordinators import LateReader, make_facts
-from tests.simulation.cluster.fibers import FiberClock, Fibers
+from tests.simulation.cluster.fibers import FiberClock, Fibers, Waiter
 from tests.simulation.cluster.peers import SimulatedPeers
 from tests.simulation.cluster.plan import PLAIN, Plan
 from tests.simulation.cluster.server import Line, Server
@@ -61,6 +61,9 @@ class ClusterMachine(Machine):
         starts_wrong: its clock stays as wrong as it is at the next start.
         is_gone: it has left for good, and does not start again.
     """
+
+    sending_us = 0
+    """How late threads that send may be, where they are."""
 
     def __init__(self, name: str, world: World, cluster: Cluster) -> None:
         super().__init__(world)
@@ -177,6 +180,8 @@ class ClusterMachine(Machine):
         self.broker = None  # nobody new is served
         node.stop()
         broker.stop()
+        if self.sending_us:  # the server ends streams when all that was queued is sent
+            Waiter(self._fibers).wait(self.world.now_us + self.sending_us)
         self.is_up, self.node = False, None
         self.life.end()
 

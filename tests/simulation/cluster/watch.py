@@ -69,6 +69,13 @@ class Watch:
         found = [self.rows.get((topic, *pair)) for pair in pairs]
         return [row for row in found if row is not None]
 
+    def released(self, rows: list[Delivery]) -> None:
+        """The library gives these back: they may go to others."""
+        now_us = self.world.now_us
+        self.history.settles += [
+            SettleNote(now_us, op="nack", id=row.id, attempt=row.attempt) for row in rows
+        ]
+
     def extended(
         self,
         rows: list[Delivery],
@@ -164,11 +171,7 @@ class WatchedStream:
         if settle.op is SettleOp.EXTEND:
             length_ms = settle.argument_ms or self._lease_ms
             return self._watch.extended(self._rows_of(settle), self._machine, length_ms, reply)
-        now_us = self._watch.world.now_us
-        self._watch.history.settles += [
-            SettleNote(now_us, op="nack", id=row.id, attempt=row.attempt)
-            for row in self._rows_of(settle)
-        ]
+        self._watch.released(self._rows_of(settle))
         return reply
 
     def closed(self) -> None:

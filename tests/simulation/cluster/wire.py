@@ -11,6 +11,8 @@ connection broke may have been served all the same.
 from __future__ import annotations
 
 import json
+import logging
+import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -42,6 +44,10 @@ from tests.simulation.cluster.machines import Cluster, ClusterMachine
 from tests.simulation.cluster.watch import Watch
 
 _END = object()
+SENDER_US_MAX = 20_000
+"""How late a thread comes that sends; a busy machine's takes longer."""
+
+log = logging.getLogger("dejaqueue.simulation")
 
 
 class Inbox:
@@ -125,6 +131,7 @@ class Wire:
 
     Attributes:
         calls: of each client, those that were opened.
+        senders: dice of how late the threads are that read and send deliveries; None = at once.
     """
 
     FlightError = flight.FlightError
@@ -136,6 +143,7 @@ class Wire:
     def __init__(self, world: World, cluster: Cluster, watch: Watch) -> None:
         self.world, self.cluster, self.watch = world, cluster, watch
         self.calls: dict[ClientProcess, list[_Call]] = {}
+        self.senders: random.Random | None = None
 
     def lose(self, one: ClientProcess) -> None:
         """All that is open between a client and brokers breaks."""
@@ -299,6 +307,8 @@ class _PutDoor:
             if self._stream.op == "extend":
                 reply = watch.extended(rows, self._machine, self._stream.argument_ms, reply)
             else:
+                if self._stream.released:  # by the library itself
+                    watch.released(rows)
                 watch.arrived.update((row.id, row.attempt) for row in rows)
         submit(place, batch, reply)
 
@@ -356,6 +366,7 @@ class _ExchangeDoor:
         self._call, self._machine, self._command = call, machine, command
         self._session: ConsumerSession | None = None
         self._watched = call.wire.watch.stream(machine)
+        self._queued: deque[Callable[[], None]] = deque()
 
     def open(self) -> None:
         """The stream begins."""
@@ -372,12 +383,36 @@ class _ExchangeDoor:
         """See Sink.push."""
         [batch] = delivery_batches([push])
         if batch.num_rows:
+            self._watched.pushed(push, batch)
+        self._send(partial(self._deliver, push))
+
+    def _send(self, call: Callable[[], None]) -> None:
+        """As the stream's sending thread does it: in order, and maybe late."""
+        dice = self._call.wire.senders
+        if dice is None:
+            call()
+            return
+        self._queued.append(call)
+        if len(self._queued) == 1:
+            self._call.wire.world.after(dice.randint(0, SENDER_US_MAX), self._send_queued)
+
+    def _send_queued(self) -> None:
+        while self._queued:
+            self._queued[0]()
+            self._queued.popleft()
+
+    def _deliver(self, push: Push) -> None:
+        try:
+            [batch] = delivery_batches([push])
+        except DejaQError as error:  # as in flight/consume.py
+            log.error("a delivery could not be read: %s", error)
+            return
+        if batch.num_rows:
             leased = push.leased
             clock_us = self._broker.clock.utc_us()
             head = DeliveryHead(
                 push.partition, batch.num_rows, leased.lease_id, leased.lease_end_ms, clock_us
             )
-            self._watched.pushed(push, batch)
             self._call.answer((frames.encode(head), batch))
 
     def end(self, error: DejaQError) -> None:
@@ -386,7 +421,8 @@ class _ExchangeDoor:
         self._put(Close())
 
     def _put(self, frame: Frame) -> None:
-        self._call.answer((frames.encode(frame), None))
+        content = frames.encode(frame)
+        self._send(lambda: self._call.answer((content, None)))
 
     def frame(self, content: bytes) -> None:
         """A frame came."""
@@ -404,8 +440,10 @@ class _ExchangeDoor:
             case Close():
                 self._session = None
                 self._watched.closed()
-                session.close(release=True)
-                self._call.over(None)
+                moved = session.close(release=True)
+                if moved is not None:
+                    self.end(moved)
+                self._send(lambda: self._call.over(None))
             case _:
                 self.end(BadRequest("frame.type", "credit, settle, ping or close", frame))
 

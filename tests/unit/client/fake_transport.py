@@ -75,6 +75,7 @@ class FakeConsume:
         self.answers_settles = True
         self.is_broken = False
         self.is_closed = False
+        self.is_whole = True
         self.settled = threading.Condition()
 
     def credit(self, rows: int) -> None:
@@ -122,8 +123,9 @@ class FakeConsume:
         self.is_broken = True
         self.on_end(error or Unavailable("broken"))
 
-    def close(self) -> None:
+    def close(self) -> bool:
         self.is_closed = True
+        return self.is_whole
 
 
 def delivery_batch(dues_ms: list[int], first_id: int = 0, attempt: int = 1) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from dejaqueue.client.flight_transport import (
 )
 from dejaqueue.client.shared_streams import SharedWriteChannel
 from dejaqueue.client.transport import Delivery
-from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable, to_fields
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, TopicUnknown, Unavailable, to_fields
 from dejaqueue.schema import messages
 from dejaqueue.wire import descriptors, frames
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
@@ -74,6 +74,8 @@ class SmallServer(flight.FlightServerBase):  # type: ignore[misc]
                     if frame.number:
                         say(Reply(frame.number, 2))
                 case Close():
+                    if stream.topic == "moves":
+                        say(frames.StreamError(Elsewhere("it moves")))
                     return
 
     def refuse(self, error: DejaQError) -> None:
@@ -232,8 +234,8 @@ def test_a_consumer(transport: FlightTransport) -> None:
     assert heard.deliveries[0].batch.column("payload").to_pylist() == [b"payload-0", b"payload-1"]
     assert heard.channel.settle(Settle(SettleOp.ACK, 4, lease_id=77)).result(SECONDS_MAX).rows == 2
     assert heard.channel.settle(Settle(SettleOp.ACK, 0, lease_id=77)).result(0) == Reply(0)
-    heard.channel.close()
-    heard.channel.close()
+    assert heard.channel.close()
+    assert heard.channel.close()
     assert heard.ends == [None]
     late = heard.channel.settle(Settle(SettleOp.ACK, 9, lease_id=77))
     assert isinstance(late.exception(SECONDS_MAX), Unavailable)
@@ -246,8 +248,14 @@ def test_a_consumer_whose_server_goes(transport: FlightTransport, topic: str) ->
     assert isinstance(reply.exception(SECONDS_MAX), Unavailable)
     heard.wait(heard.ends)
     assert isinstance(heard.ends[0], Unavailable)
-    heard.channel.close()
+    assert not heard.channel.close()
     assert len(heard.ends) == 1
+
+
+def test_a_consumer_whose_topic_moves_as_it_closes(transport: FlightTransport) -> None:
+    heard = Heard(transport, "moves")
+    assert not heard.channel.close()
+    assert heard.ends == [None]
 
 
 def test_a_consumer_of_nothing(transport: FlightTransport) -> None:

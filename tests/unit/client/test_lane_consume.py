@@ -15,7 +15,7 @@ import pytest
 
 from dejaqueue.client.lane import connect
 from dejaqueue.client.lane_consume import LaneConsumeChannel
-from dejaqueue.errors import DejaQError, InternalError, TopicUnknown, Unavailable
+from dejaqueue.errors import DejaQError, Elsewhere, InternalError, TopicUnknown, Unavailable
 from dejaqueue.wire import frames, lane
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import (
@@ -125,14 +125,30 @@ def test_a_refusal_is_what_it_was(meet: Meet) -> None:
     assert isinstance(heard.end(), TopicUnknown)
 
 
-def test_closing_says_so_and_waits_for_the_end(meet: Meet) -> None:
+@pytest.mark.parametrize(
+    ("said", "is_whole"),
+    [([Close()], True), ([], True), ([StreamError(Elsewhere("moves"))], False)],
+)
+def test_closing_says_so_and_waits_for_the_end__which_says_how_it_was(
+    meet: Meet, said: list[frames.Frame], is_whole: bool
+) -> None:
     broker, heard = meet(OPENED)
-    closing = threading.Thread(target=heard.channel.close)
-    closing.start()
+    answers: SimpleQueue[bool] = SimpleQueue()
+    threading.Thread(target=lambda: answers.put(heard.channel.close())).start()
     assert isinstance(frames.decode(broker.frame()), Close)
-    broker.say(Close())
-    closing.join(PATIENCE_SECONDS)
+    for frame in said:
+        broker.say(frame)
+    broker.socket.close()
+    assert answers.get(timeout=PATIENCE_SECONDS) is is_whole
     assert heard.end() is None
+    assert heard.channel.close() is is_whole
+
+
+def test_closing_what_has_ended_already_gave_nothing_back(meet: Meet) -> None:
+    broker, heard = meet(OPENED)
+    broker.say(Close())
+    assert isinstance(heard.end(), Unavailable)
+    assert not heard.channel.close()
 
 
 @pytest.mark.parametrize(

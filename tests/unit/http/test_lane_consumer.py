@@ -16,7 +16,7 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import Push, delivery_batches
-from dejaqueue.errors import BadRequest, InternalError, TopicUnknown, Unavailable
+from dejaqueue.errors import BadRequest, Elsewhere, InternalError, TopicUnknown, Unavailable
 from dejaqueue.http import lane_consumer
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
@@ -130,6 +130,17 @@ def test_what_is_sent_is_delivered_for_credit_and_acked(
         assert isinstance(reply, Reply)
         assert (reply.number, reply.error) == (number, None)
     assert leased(broker) == 0
+
+
+def test_who_closes_while_its_topic_moves_is_told(broker: Broker, consumer: Consumer) -> None:
+    """What it was sent may not be given back: it has to say so to the next broker."""
+    broker.runtime("t")._closings = []  # as if that had just begun
+    consumer.tell(Close())
+    told = frames.decode(consumer.frame())
+    assert isinstance(told, StreamError)
+    assert isinstance(told.error, Elsewhere)
+    assert consumer.is_closed()
+    broker.runtime("t")._closings = None
 
 
 def test_who_closes_gives_back_what_it_holds(

@@ -46,7 +46,8 @@ class Push:
         leased: which rows.
         rows_max: rows whose payloads together make no more than a wire message should hold.
         is_done: the rows are acked before they are sent (at most once).
-        batch: what is sent, where it had to be read early; None = the sender reads it.
+        kept: what is sent, where it had to be read before its sender came; empty = the sender
+            reads it.
         counting: where it is counted; None = where what its partition does is.
         payloads: where those are that are not in the journal.
         consumer: whose credit it took; None = nobody's.
@@ -59,10 +60,10 @@ class Push:
     leased: Leased
     rows_max: int
     is_done: bool = False
-    batch: pa.RecordBatch | None = None
     counting: PartitionCounts | None = None
     payloads: PartitionPayloads | None = None
     consumer: Consumer | None = None
+    kept: list[pa.RecordBatch] = field(default_factory=list)
     copies: list[tuple[Int64s, Int64s]] = field(default_factory=list)
 
 
@@ -184,6 +185,7 @@ class Dispatcher:
         self.silence_us_max = silence_us_max
         self.waiting = CreditQueue(wake, lane_of)
         self._on_share = on_share
+        self._end: DejaQError | None = None
         self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
         """What the consumers take, each filter once; None = anything."""
@@ -301,8 +303,11 @@ class Dispatcher:
         return self.filters != before
 
     def add(self, options: ConsumeStream, sink: Sink, now_us: int, ahead_ms: int) -> Consumer:
-        """A new consumer, without credit yet. Raises ResourceExhausted over the limit."""
+        """A new consumer, without credit yet. Raises ResourceExhausted over the limit, and what
+        `end_all` told the others: nothing would ever come."""
         with self._lock:
+            if self._end is not None:
+                raise self._end
             if len(self._consumers) >= limits.CONSUMERS_PER_TOPIC_MAX:
                 raise ResourceExhausted(
                     f"topic has {limits.CONSUMERS_PER_TOPIC_MAX} consumers, the limit", 1_000
@@ -340,8 +345,9 @@ class Dispatcher:
         return held
 
     def end_all(self, error: DejaQError) -> None:
-        """Tell every consumer that nothing more comes."""
+        """Tell every consumer that nothing more comes, also those that come later."""
         with self._lock:
+            self._end = error
             consumers = list(self._consumers)
         for consumer in consumers:
             consumer.sink.end(error)

@@ -19,6 +19,7 @@ from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.effects import Leased
+from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.schema import packing, texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
@@ -154,9 +155,46 @@ def waits_for_store(batch: pa.RecordBatch) -> bool:
 def stored_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
     """As `delivery_batches`, with payloads as they are stored: some may be references. Does not
     wait for the payload store."""
-    early = [push.batch for push in pushes if push.batch is not None]
-    if early:  # all of one consumer, and so all of one kind
-        return early
+    try:
+        return _kept_batches(pushes) or _read_batches(pushes)
+    except DejaQError:
+        # Its partition was closed meanwhile: whoever closes it has read all of this before.
+        kept = _kept_batches(pushes)
+        if not kept:
+            raise
+        return kept
+
+
+def keep(pushes: list[Push], bytes_max: int) -> int:
+    """Read what senders have not read yet, before the journal is closed.
+
+    Args:
+        pushes: of one partition, in any order.
+        bytes_max: so much is kept at most.
+
+    Returns:
+        Of how many pushes nothing was kept: their leases run out.
+    """
+    byte_count = left = 0
+    for push in pushes:
+        if push.kept:
+            continue
+        if byte_count >= bytes_max:
+            left += 1
+            continue
+        [batch] = _read_batches([push])
+        byte_count += batch.nbytes
+        push.kept.append(batch)
+    return left
+
+
+def _kept_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
+    """What was read before, if that is all of them; empty = not all of it was."""
+    kept = [push.kept[0] for push in pushes if push.kept]
+    return kept if len(kept) == len(pushes) else []
+
+
+def _read_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
     first_push, leases = pushes[0], [push.leased for push in pushes]
     sequences = _joined([leased.sequences for leased in leases])
     columns = message_columns(

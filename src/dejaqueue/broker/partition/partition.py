@@ -124,7 +124,8 @@ class Partition:
         self._admission = Admission(allotment)
         # Maintenance comes last: what it does by the way must not delay what somebody waits for.
         self._chores = self._all_chores = Chores([*duties.chores, duties.maintenance, Rest()])
-        self._is_closed = False
+        self._closed: DejaQError | None = None
+        """Once it is closed: what is said to whoever comes later."""
         self._failed: DejaQError | None = None
         self._unreadable: DejaQError | None = None
         self._configured: Topic | None = None
@@ -225,8 +226,8 @@ class Partition:
 
     def _step(self, *, busy: bool) -> int | None:
         self._look_us = _AT_ONCE
-        if self._is_closed:  # rung just before it was closed: loading would open the journal again
-            self.inbox.turn_away(Unavailable("the topic is closed", 1_000))
+        if self._closed:  # rung just before it was closed: loading would open the journal again
+            self.inbox.turn_away(self._closed)
             return None
         if not self.loaded and not self._load():
             # It is tried again when somebody has credit.
@@ -465,18 +466,23 @@ class Partition:
         """Raise Unavailable, or why it failed, if the partition is not read. For looks."""
         if not self.loaded:
             unknown = Unavailable("the partition can't be read now", 1_000)
-            known = None if self._is_closed else self._failed or self._unreadable
+            known = None if self._closed else self._failed or self._unreadable
             raise known or unknown
 
     # --- the end ----------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Answer what waits with Unavailable and close the journal."""
-        self._is_closed = self._door.is_closed = True
+    def close(self, reason: DejaQError | None = None) -> None:
+        """Answer what waits, and what still comes, and close the journal.
+
+        Args:
+            reason: why nothing of that is done; None = the broker stops, or the topic is deleted.
+        """
+        self._closed = reason or Unavailable("the topic is closed", 1_000)
+        self._door.is_closed = True
         if self.opening is not None:
             self.opening.let_go()
         was_loaded, self.loaded = self.loaded, False
-        self.inbox.turn_away(Unavailable("the broker is stopping", 1_000))
+        self.inbox.turn_away(reason or Unavailable("the broker is stopping", 1_000))
         if was_loaded:
             self.core.commits.abandon(Unavailable("the broker is stopping", 1_000))
             self.core.journal.close()

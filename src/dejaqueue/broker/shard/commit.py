@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Consumer, Push
@@ -273,7 +273,7 @@ class Commits:
         if push.is_done:
             # Its rows are freed in a moment: the sending thread would come too late to read them.
             # What they have in the payload store stays there for a while.
-            push = replace(push, batch=stored_batches([push])[0])
+            push.kept.append(stored_batches([push])[0])
             consumer.dispatcher.hands_over(consumer, len(push.leased.sequences))
         else:
             consumer.dispatcher.holds(consumer, self._ports.partition_number, push.leased)

@@ -3,8 +3,9 @@
 Room: broker. `prepare` runs on the thread that gives, while the topic is still served; `finish`,
 `let_go` and `drop` on each partition's worker, or beside it where the journal is on a server, which
 may hang.
-Holds: what was acknowledged is in the journal before the partition is closed. A snapshot lets the
-next owner read little; one that would save it next to nothing is not taken.
+Holds: what was acknowledged is in the journal before the partition is closed, and what is on its
+way to consumers was read from it: a lease whose rows never come would run out first. A snapshot
+lets the next owner read little; one that would save it next to nothing is not taken.
 See: broker.py, `give`; cluster/node.py, which says so to the others afterwards.
 """
 
@@ -14,10 +15,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 
+from dejaqueue.broker import news
+from dejaqueue.broker.consumers.gathering import keep
 from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.broker.topic.served_view import moved
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError
 
@@ -27,6 +31,9 @@ PREPARE_SECONDS_MAX = 30.0
 """Then it is given as it is; its next owner reads for longer."""
 SNAPSHOT_WRITERS = 4
 """Snapshots that are written at once in a cluster: each waits for a server most of the time."""
+KEPT_BYTES_MAX = 64 << 20
+"""Of what is on its way to consumers so much is read for each partition before it is closed. Leases
+of the rest run out; usual consumers let a thousand messages be on their way."""
 
 
 def prepare(topic: ServedTopic, clock: Clock) -> None:
@@ -62,6 +69,13 @@ def _finish_requests(partition: Partition) -> None:
             partition.core.commits.wait_landed()
 
 
+def _keep_unread(core: PartitionCore) -> None:
+    """Read what threads that send have not read yet: they come when the journal is closed."""
+    left = keep(list(core.unread), KEPT_BYTES_MAX)
+    if left:
+        news.left_unread(core.topic().name, core.number, left)
+
+
 def finish(partition: Partition) -> None:
     """At a stop: finish what waits, take a snapshot, close. Does not raise: the journal has all."""
     core, maintenance = partition.core, partition.maintenance
@@ -70,6 +84,7 @@ def finish(partition: Partition) -> None:
         if partition.loaded:
             maintenance.wait_written(core)
             maintenance.snapshot_and_wait(core)
+            _keep_unread(core)
     except DejaQError:
         pass  # the next start reads a little more of the journal
     finally:
@@ -86,12 +101,13 @@ def let_go(partition: Partition) -> None:
         _finish_requests(partition)
         if partition.loaded:
             partition.core.commits.commit_all()
+            _keep_unread(partition.core)
     except DejaQError:
         pass  # the next owner reads a little more
     finally:
-        partition.close()
+        drop(partition)
 
 
 def drop(partition: Partition) -> None:
     """Close at once: another broker serves it already."""
-    partition.close()
+    partition.close(moved(partition.core.topic().name))

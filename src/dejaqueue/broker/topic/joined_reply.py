@@ -2,7 +2,8 @@
 
 Room: broker. Any thread; partitions answer on their workers.
 Holds: the caller is answered once, when every part was; if one of them failed, all of it failed, as
-nobody can tell the rows apart then.
+nobody can tell the rows apart then; Elsewhere, which says that nothing was done, is not the answer
+if something was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.engine.arrays import Int64s
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.wire.frames import Reply
 
 
@@ -41,6 +42,7 @@ class JoinedReply:
         self._ids = np.full(rows, -1, dtype=np.int64) if ids is None else ids
         self._statuses = np.zeros(rows, dtype=np.uint8) if statuses is None else statuses
         self._error: DejaQError | None = None
+        self._is_elsewhere = True  # so far nothing of it was done
         self._left = len(indices)
         self._lock = threading.Lock()
 
@@ -49,6 +51,7 @@ class JoinedReply:
 
         def answered(reply: Reply) -> None:
             with self._lock:
+                self._is_elsewhere &= isinstance(reply.error, Elsewhere)
                 if reply.error is not None:
                     self._error = reply.error
                 else:
@@ -64,8 +67,11 @@ class JoinedReply:
     def finish(self) -> None:
         """Reply. By itself once all parts are answered; to be called if there are none."""
         rows = len(self._ids)
-        if self._error is not None:
-            self._reply(Reply(self._number, rows, error=self._error))
+        error = self._error
+        if isinstance(error, Elsewhere) and not self._is_elsewhere:
+            error = Unavailable(f"{error}, and some of it was done", error.retry_after_ms)
+        if error is not None:
+            self._reply(Reply(self._number, rows, error=error))
             return
         statuses = self._statuses if self._statuses.any() else None
         self._reply(Reply(self._number, rows, -1, self._ids, statuses))

@@ -585,6 +585,11 @@ class ServedTopic(ServedView):
         worker.apart.executor.submit(close_apart)
 
     @property
+    def is_closing(self) -> bool:
+        """True once it is being closed: what comes now may not be done any more."""
+        return self._closings is not None
+
+    @property
     def is_gone(self) -> bool:
         """True once it is closed and nothing reads a partition any more, or writes to it."""
         if self._closings is None or not all(one.done() for one in self._closings):

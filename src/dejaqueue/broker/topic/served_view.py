@@ -20,6 +20,7 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.route import Route
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
 from dejaqueue.engine.arrays import Int64s
+from dejaqueue.errors import Elsewhere
 from dejaqueue.model import Topic
 
 Answer = TypeVar("Answer")
@@ -36,6 +37,12 @@ class Changing(Generic[Answer]):
 
     applied: Future[Answer]
     durable: Future[Answer]
+
+
+def moved(topic: str) -> Elsewhere:
+    """The answer to what comes while a topic goes to another broker: nothing of it was done. It is
+    not known here yet which one that is."""
+    return Elsewhere(f"topic {topic} is between two owners", 50)
 
 
 class ServedView(ABC):
@@ -57,6 +64,11 @@ class ServedView(ABC):
     partitions: ServedPartitions
     route: Route
     claimed_dues: dict[int, dict[int, Int64s]]
+
+    @property
+    @abstractmethod
+    def is_closing(self) -> bool:
+        """True once what is asked of a partition may not be done any more."""
 
     @abstractmethod
     def submit(self, partition_number: int, request: Request) -> None:

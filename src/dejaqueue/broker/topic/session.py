@@ -20,9 +20,9 @@ from dejaqueue.broker.partition.requests import SettleRequest
 from dejaqueue.broker.replies import ReplyTo, no_reply
 from dejaqueue.broker.topic.joined_reply import JoinedReply
 from dejaqueue.broker.topic.route import split_rows
-from dejaqueue.broker.topic.served_view import ServedView
+from dejaqueue.broker.topic.served_view import ServedView, moved
 from dejaqueue.clock import Clock
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.settings import ClockSettings
 from dejaqueue.wire.descriptors import ConsumeStream, check_lease
 from dejaqueue.wire.frames import Ping, Pong, Reply, Settle, SettleOp
@@ -204,11 +204,15 @@ class ConsumerSession:
         dispatcher.forget_ended(self._clock.utc_ms())
         return Pong(ping.number, ping.client_us, self._clock.utc_us())
 
-    def close(self, *, release: bool) -> None:
+    def close(self, *, release: bool) -> DejaQError | None:
         """The session ends. Twice is fine.
 
         Args:
             release: end the leases it still holds, so that others get the messages at once.
+
+        Returns:
+            Why they may go on all the same: the topic goes to another broker just now, and its
+            consumer has to say so there. None = they do not.
         """
         # What was leased ahead is not due yet, and must not come back early (rule 2).
         delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
@@ -221,3 +225,7 @@ class ConsumerSession:
         held = self._topic.dispatcher.remove(self.consumer, self._clock.now_us(), late)
         for pair in held if release else ():
             give_back(*pair)
+        # After that: what came before a partition was closed is still done.
+        if release and self._topic.is_closing:
+            return moved(self._topic.topic.name)
+        return None

@@ -161,6 +161,11 @@ class ServedSubscription(ServedView):
 
     # --- as a topic ---------------------------------------------------------------------------
 
+    @property
+    def is_closing(self) -> bool:
+        """As its topic."""
+        return self._ports.served.is_closing
+
     def submit(self, partition_number: int, request: Request) -> None:
         """Leave what settles leases for a partition."""
         if isinstance(request, SettleRequest):

@@ -32,6 +32,8 @@ from dejaqueue.client.consuming.consume_settings import ConsumeSettings
 from dejaqueue.client.consuming.extending import Extender
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
+from dejaqueue.client.consuming.open_rows import OpenRows
+from dejaqueue.client.consuming.releases import Releases
 from dejaqueue.client.consuming.settle_batches import Fate, SettleBatches
 from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink, backoff_ms
@@ -84,6 +86,7 @@ class ConsumeCore:
         self._watch = watch
         self._mutex = threading.Lock()
         self._holder = Holder()
+        self._open = OpenRows()
         self._leases = Extender(self._mutex, clock, alarm, self.offset, self._ask_to_extend)
         self._channel: ConsumeChannel | None = None
         self._generation = 0
@@ -102,6 +105,7 @@ class ConsumeCore:
         self._failures = 0  # attempts to open a stream since one was answered on
         self._together = SettleBatches(alarm, self._send_together)
         self._settling = Settling(stream.topic, link_for, self._ring)
+        self._releases = Releases(transport, stream.topic, clock, watch)
 
     @property
     def part_calls(self) -> PartCalls:
@@ -175,6 +179,7 @@ class ConsumeCore:
             batch, refused = undecodable.sort_out(batch)
         with self._mutex:
             if self._closed:
+                self._came_late(generation, delivery)
                 return
             is_newest = generation == self._generation
             if is_newest:  # or it is the clock of the broker before
@@ -185,6 +190,8 @@ class ConsumeCore:
                 dropped = self._holder.drop_repeated(ids, generation)
             lease = self._holder.add(delivery.head, batch, generation)
             lease.rows = delivery.batch.num_rows  # those that are refused are under it, too
+            if not self.stream.auto_ack:
+                self._open.add(lease, batch)
             if is_newest:
                 self._on_way -= lease.rows
             if self.stream.auto_ack:
@@ -201,6 +208,13 @@ class ConsumeCore:
         if dropped:
             self._return_credit(dropped)
         self._ring()
+
+    def _came_late(self, generation: int, delivery: Delivery) -> None:
+        """Under the mutex: the consumer was closed while this was on its way to it. The broker
+        gives it back, unless the topic goes to another one just then."""
+        if not self.stream.auto_ack:
+            lease = Holder().add(delivery.head, delivery.batch, generation)
+            self._open.add(lease, delivery.batch)
 
     def _refuse(self, rows: Slice, head: DeliveryHead, reason: str) -> None:
         """Nack rows that nobody could read."""
@@ -496,14 +510,17 @@ class ConsumeCore:
             return  # at most once: these are gone
         with self._mutex:
             channel = self._channel
-            earliest_us = self.offset.earliest_us(self.clock.now_us()) or 0
+        self._releases.send(self._release_of(rows), channel)
+
+    def _release_of(self, rows: Slice) -> Settle:
+        """What gives these rows back. Nobody looked at them: that does not wear them out."""
+        with self._mutex:
+            earliest_us = self.offset.earliest_us(self.clock.now_us())
+            number = self._next_number()
         # Not at once: what was leased ahead would be early.
-        delay_ms = max(0, int(rows.dues_ms.max()) - earliest_us // 1000)
-        if channel is not None:
-            delay_ms = min(delay_ms, limits.LEASE_AHEAD_MS_MAX)
-            # Nobody looked at them: that does not wear them out.
-            nack = Settle(SettleOp.NACK, 0, 0, -1, delay_ms, rows.ids, rows.attempts, release=True)
-            channel.settle(nack)
+        delay_ms = int(rows.dues_ms.max()) - (earliest_us or 0) // 1000
+        delay_ms = min(max(delay_ms, 0), limits.LEASE_AHEAD_MS_MAX)
+        return Settle(SettleOp.NACK, number, 0, -1, delay_ms, rows.ids, rows.attempts, release=True)
 
     def put_back(self, rows: Slice) -> None:
         """Rows that were taken, and that nobody looked at: others may have them."""
@@ -544,10 +561,9 @@ class ConsumeCore:
         self._settling.wait()
         with self._mutex:
             held = self._holder.take_all()
-        if held is not None:
-            self._give_back(held)
-        with self._mutex:
             first, self._closed = not self._closed, True
+            # The broker gives back what came by the stream that there is, and nothing else.
+            stale = self._open.left(before=self._generation)
             self._settling.close()
             self.is_over = True
             channel, self._channel = self._channel, None
@@ -556,11 +572,26 @@ class ConsumeCore:
                 self._pinging.cancel()
         self._watch.forget(self)
         self._stop.ring()
-        if first and channel is not None:
-            if self.lateness.has_news:
+        if first and self._opened:
+            if channel is not None and self.lateness.has_news:
                 self._send_ping(channel)
-            channel.close()
+            self._leave(channel, held, stale)
         self._ring()
+
+    def _leave(
+        self, channel: ConsumeChannel | None, held: Slice | None, stale: Slice | None
+    ) -> None:
+        """End the stream, and give back what is left: by it, or where the topic is now."""
+        if self.stream.auto_ack:  # all was acked when it was sent
+            held = stale = None
+        left = [self._release_of(rows) for rows in (held, stale) if rows is not None]
+        if channel is not None and self._releases.send_last(left, channel):
+            return
+        with self._mutex:
+            others = self._open.left()
+        left = [self._release_of(rows) for rows in (held, others) if rows is not None]
+        if self._fatal is None:  # or there is nobody to be told
+            self._releases.send_elsewhere(left)
 
     def abandon(self) -> None:
         """Nobody needs the consumer any more: close it, on another thread."""

@@ -96,7 +96,7 @@ def test_what_was_read_early_is_sent_as_it_was() -> None:
     """It is done already: its rows are not in the journal any more."""
     journal, stored = journal_of({"payload": PAYLOADS})
     early = pa.RecordBatch.from_pylist([], DELIVERY)
-    push = Push(2, journal, leased(0, 1), 1, is_done=True, batch=early)
+    push = Push(2, journal, leased(0, 1), 1, is_done=True, kept=[early])
     assert delivery_batches([push]) == [early]
     assert stored.reads == 0
 

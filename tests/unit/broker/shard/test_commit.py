@@ -155,8 +155,8 @@ def test_what_is_done_is_read_before_its_rows_are_freed() -> None:
     _, sink, _ = leased(served, done=True)
     served.core.commits.commit_all()
     [push] = sink.pushes
-    assert push.batch is not None
-    assert push.batch.column("payload").to_pylist() == [b"a"]
+    assert push.kept
+    assert push.kept[0].column("payload").to_pylist() == [b"a"]
 
 
 def test_for_a_server_nobody_waits__who_needs_all_durable_is_held_up() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dejaqueue.broker.topic.joined_reply import JoinedReply
-from dejaqueue.errors import Unavailable
+from dejaqueue.errors import Elsewhere, Unavailable
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import Reply
 
@@ -34,6 +34,19 @@ def test_one_part_that_fails_fails_all__when_the_others_have_answered() -> None:
     joined.part(1)(Reply(7, 1, first_id=3))
     [answer] = answers
     assert str(answer.error) == "away"
+
+
+def test_that_nothing_was_done_is_said_only_if_nothing_was() -> None:
+    """What is sent again after Elsewhere would be done twice."""
+    answers: list[Reply] = []
+    for other in (Reply(7, 1, error=Elsewhere("gone")), Reply(7, 1, first_id=3)):
+        for order in ((0, 1), (1, 0)):
+            joined = JoinedReply(7, 2, [rows(0), rows(1)], answers.append)
+            replies = (Reply(7, 1, error=Elsewhere("gone")), other)
+            for index in order:
+                joined.part(index)(replies[index])
+    assert [type(answer.error) for answer in answers] == [Elsewhere] * 2 + [Unavailable] * 2
+    assert str(answers[-1].error) == "gone, and some of it was done"
 
 
 def test_rows_that_no_part_answers_keep_what_was_known_of_them() -> None:

@@ -401,6 +401,79 @@ def test_closing_gives_back_what_was_not_handed_over_but_not_early(bench: Bench)
     assert bench.core.is_over
 
 
+def released(bench: Bench, count: int = 1) -> list[tuple[list[int], int]]:
+    """What was given back apart from the consumer's stream: ids, and after how many ms."""
+    found = []
+    for number in range(1, count + 1):
+        write = bench.transport.wait_writes(number)
+        write.wait_for(1)
+        assert (write.stream.op, write.stream.released) == ("nack", True)
+        [(_, batch, _)] = write.sent
+        found.append((batch.column("id").to_pylist(), write.stream.argument_ms))
+    return sorted(found)  # threads open the streams
+
+
+def test_who_closes_while_the_topic_moves_gives_back_where_it_is_now(bench: Bench) -> None:
+    """The broker could not: what was handed over, what was held, and what came since."""
+    bench.deliver(0, 0)
+    bench.deliver(0, 20, lease_id=2, first_id=7)
+    taken = bench.core.take(2)
+    assert taken is not None
+    bench.core.settle(SettleOp.ACK, taken)
+    assert bench.core.take(1) is not None
+    channel = bench.channel
+    close = channel.close
+
+    def comes_late() -> bool:
+        bench.deliver(0, lease_id=3, first_id=9)
+        channel.is_whole = False
+        return close()
+
+    channel.close = comes_late  # type: ignore[method-assign]
+    bench.core.close()
+    others, held = released(bench, 2)
+    assert held[0] == [8]
+    assert others[0] == [7, 8, 9]
+    assert 20 <= held[1] == others[1] <= 21  # not early
+
+
+def test_who_closes_without_a_stream_gives_back_where_the_topic_is_now(bench: Bench) -> None:
+    bench.deliver(0, 0)
+    assert bench.core.take(1) is not None
+    bench.transport.refuses = Unavailable("nobody has it yet")
+    bench.channel.break_off()
+    bench.transport.refuses = None
+    bench.core._channel = None
+    bench.core._generation += 1  # as if it were being opened anew
+    bench.core.close()
+    assert [ids for ids, _ in released(bench, 2)] == [[0, 1], [1]]
+
+
+def test_what_came_by_a_stream_before_is_given_back_by_the_present_one(bench: Bench) -> None:
+    """The broker that has the topic now does not know that this consumer has it."""
+    bench.deliver(0)
+    assert bench.core.take(1) is not None
+    bench.channel.break_off()
+    channel = bench.transport.wait_consumes(2)
+    bench.deliver(0, lease_id=2, first_id=5)
+    bench.core.close()
+    assert [(one.op, listed(one.ids)) for one in channel.settles] == [
+        (SettleOp.NACK, [5]),
+        (SettleOp.NACK, [0]),
+    ]
+    assert bench.transport.writes == []
+
+
+def test_nobody_waits_long_for_a_broker_to_give_back_to(bench: Bench) -> None:
+    bench.deliver(0)
+    bench.transport.refuses = Unavailable("nobody there")
+    bench.channel.is_whole = False
+    closing = threading.Thread(target=bench.core.close)
+    closing.start()
+    closing.join(SECONDS_MAX)
+    assert not closing.is_alive()
+
+
 def test_a_finished_consumer_can_still_settle_and_then_closes(bench: Bench) -> None:
     bench.deliver(0, 0)
     taken = bench.core.take(10)
