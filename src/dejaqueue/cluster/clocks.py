@@ -36,7 +36,8 @@ log = logging.getLogger("dejaqueue.cluster")
 
 PREFIX = "clocks/"
 EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
-"""Bounds of the time between two looks at each other's clocks, which is drawn each time."""
+"""Bounds of the time between two looks at each other's clocks, which is drawn each time; more where
+requests are paid for (`Coordinator.request_weight`)."""
 UNSURE_MS_MIN, UNSURE_MS_MAX = 100, 300
 """The same while nobody is known to agree, and some clock is not known well; and while somebody
 compares. A look knows a clock to within the time since the look before: these do as soon as the
@@ -98,6 +99,9 @@ class ClockComparison:
         self._coordinator = coordinator
         self._elapsed = elapsed
         self._lease_us = lease_ms * 1_000
+        weight = coordinator.request_weight
+        self._exchange_ms_min = EXCHANGE_MS_MIN * weight
+        self._exchange_ms_max = EXCHANGE_MS_MAX * weight
         self._written: dict[str, tuple[str, int]] = {}
         self._looked_us = -1
         self._next_us = 0
@@ -163,7 +167,7 @@ class ClockComparison:
         unknown = {node for node in others if not self._is_known(node, well_us)}
         if not self._has_agreed and not _somebody_agrees(map(bounds.get, others), limit_us):
             unknown |= set(self._written) - others
-        wait_us = max(self._lease_us, 2 * EXCHANGE_MS_MAX * 1_000)
+        wait_us = max(self._lease_us, 2 * self._exchange_ms_max * 1_000)
         if unknown and self._elapsed.now_us() < self._begun_us + wait_us:
             return False
         if unknown:
@@ -187,7 +191,8 @@ class ClockComparison:
         now_us = self._elapsed.now_us()
         if now_us < self._next_us:
             return
-        self._next_us = now_us + self._dice.randint(EXCHANGE_MS_MIN, EXCHANGE_MS_MAX) * 1_000
+        again_ms = self._dice.randint(self._exchange_ms_min, self._exchange_ms_max)
+        self._next_us = now_us + again_ms * 1_000
         utc_us = clock.utc_us()
         self._ahead_us = utc_us - self._elapsed.now_us()
         stamp = json.dumps({"session": session, "utc_us": utc_us}).encode()

@@ -8,6 +8,7 @@ See: bucket.py, the port; docs/guides/backup.md.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,14 @@ from dejaqueue.errors import BadRequest, Unavailable
 
 DELETED_AT_ONCE = 500
 COPIED_AT_ONCE = 16
+_CLIENT_OPTIONS = (
+    "allow_http",
+    "allow_invalid_certificates",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "user_agent",
+)
 TRIES_MAX = 3
 """Of a request whose caller has not much time."""
 
@@ -32,8 +41,21 @@ def _options(tries_max: int | None, patience_seconds: int, answer_seconds: int) 
         options["retry_config"] = {"max_retries": tries_max, "retry_timeout": patience}
     if answer_seconds:
         answer = timedelta(seconds=answer_seconds)
-        options["client_options"] = {"timeout": answer, "connect_timeout": answer}
+        options["client_options"] = _from_environment() | {
+            "timeout": answer,
+            "connect_timeout": answer,
+        }
     return options
+
+
+def _from_environment() -> dict[str, Any]:
+    """What the environment says of connections: the library does not look once it is told any."""
+    return {
+        option: os.environ[name]
+        for option in _CLIENT_OPTIONS
+        for prefix in ("AWS", "AZURE", "GOOGLE")
+        if (name := f"{prefix}_{option.upper()}") in os.environ
+    }
 
 
 class ObjectBucket(Bucket):

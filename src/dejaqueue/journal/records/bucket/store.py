@@ -41,6 +41,9 @@ PATIENCE_SECONDS: Final = 5
 BETWEEN_MS: Final = 100
 """Ten requests a second at most that append, whatever is appended."""
 BETWEEN_MS_MAX: Final = 10_000
+LEASE_AHEAD_MS: Final = 1_000
+"""A lease waits for the request that is on its way, and for its own: some hundred milliseconds, of
+which the slowest take several."""
 SHARED: Final = "="
 """Names that begin so are of logs to which several append by turns, as the catalogue's."""
 FORMAT: Final = 1
@@ -141,6 +144,7 @@ class BucketRecordStore(RecordStore):
         self._bucket = bucket
         self.record_bytes_max = record_bytes_max
         self.summary = f"bucket {bucket.url}"
+        self.lease_ahead_ms = LEASE_AHEAD_MS
         self._check()
         self._pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="dejaq-bucket")
         self.lives = Lives(
