@@ -1,7 +1,8 @@
 """Clocks: how far the clocks of the cluster's brokers are apart, as one of them can tell.
 
 Each broker writes its time into a fact now and then, and reads those of the others. What it reads
-was written after it last looked, and before it looks now: that bounds how far the other clock is
+was written before it looks now, and came there after it last looked; how long it was on its way is
+in what the other one writes next. That bounds how far the other clock is
 off, from both sides, without anybody having to be asked, as narrowly as it looks often. The next
 bounds lie elsewhere, since brokers look at uneven intervals, so that all of them together are
 narrower still. A broker that knows of nobody whose clock agrees with its own looks more often until
@@ -103,6 +104,11 @@ class ClockComparison:
         self._exchange_ms_min = EXCHANGE_MS_MIN * weight
         self._exchange_ms_max = EXCHANGE_MS_MAX * weight
         self._written: dict[str, tuple[str, int]] = {}
+        self._absent_us: dict[str, int] = {}
+        """Of what was read last of each: when it was not there yet, in elapsed time."""
+        self._stamped: tuple[int, int] | None = None
+        """The time that was written last, and how long that took; None = whether it is there is
+        not known."""
         self._looked_us = -1
         self._next_us = 0
         self._ahead_us = 0
@@ -195,9 +201,12 @@ class ClockComparison:
         self._next_us = now_us + again_ms * 1_000
         utc_us = clock.utc_us()
         self._ahead_us = utc_us - self._elapsed.now_us()
-        stamp = json.dumps({"session": session, "utc_us": utc_us}).encode()
-        self._coordinator.put(PREFIX + self._node, stamp)
+        before_us, took_us = self._stamped or (0, 0)
+        values = {"session": session, "utc_us": utc_us, "before_us": before_us, "took_us": took_us}
+        self._stamped = None
+        self._coordinator.put(PREFIX + self._node, json.dumps(values).encode())
         began_us = self._elapsed.now_us()
+        self._stamped = utc_us, began_us - now_us
         self._read(self._coordinator.list(PREFIX))
         self._looked_us = began_us
 
@@ -213,8 +222,17 @@ class ClockComparison:
             self._written[node] = written
             is_known = before is not None and before[0] == written[0] and self._looked_us >= 0
             # Of one that is seen for the first time it is known that it is alive.
-            after_us = self._looked_us if is_known else now_us - self._lease_us
-            new = Bounds(written[1] - now_us, written[1] - after_us, now_us)
+            absent_us = self._looked_us if is_known else now_us - self._lease_us
+            new = Bounds(written[1] - now_us, written[1] - absent_us, now_us)
+            if before is not None and is_known and "took_us" in values:
+                # What comes late through the coordinator must not pass for a clock that is behind.
+                most_us = written[1] - (now_us - self._lease_us)
+                if values["before_us"]:
+                    was_read = values["before_us"] == before[1]
+                    before_absent_us = self._absent_us[node] if was_read else absent_us
+                    most_us = values["before_us"] - (before_absent_us - values["took_us"])
+                new = Bounds(new.least_us, most_us, now_us)
+            self._absent_us[node] = absent_us
             old = self._bounds.get(node) if is_known else None
             self._bounds[node] = new if old is None else old.narrowed(new)
 

@@ -332,9 +332,9 @@ class BucketCoordinator(Coordinator):
         found = []
         for key, heard_us in self._heard_us.items():
             kept = table.get(key)
-            if kept is not None and kept.ttl_ms is not None:
-                if now_us >= heard_us + kept.ttl_ms * 1_000:
-                    found.append(key)
+            ttl_ms = None if kept is None else kept.ttl_ms
+            if ttl_ms is not None and now_us >= heard_us + ttl_ms * 1_000:
+                found.append(key)
         return sorted(found)[:10]
 
     def _read_on(self) -> None:
