@@ -37,19 +37,14 @@ log = logging.getLogger("dejaqueue.cluster")
 
 PREFIX = "clocks/"
 EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
-"""Bounds of the time between two looks at each other's clocks, which is drawn each time; more where
-requests are paid for (`Coordinator.request_weight`)."""
+"""Bounds of the time between two looks at each other's clocks, which is drawn each time. These and
+the next ones are more where requests are paid for (`Coordinator.request_weight`)."""
 UNSURE_MS_MIN, UNSURE_MS_MAX = 100, 300
 """The same while nobody is known to agree, and some clock is not known well; and while somebody
 compares. A look knows a clock to within the time since the look before: these do as soon as the
 other broker has written."""
 WIDENS_PPM = 2_000
 """Bounds widen by this part of the time since: clocks run apart, and are put right."""
-
-
-def _well_us(limit_us: int) -> int:
-    """Bounds that are this far apart at most tell a clock well."""
-    return max(limit_us, UNSURE_MS_MAX * 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +98,7 @@ class ClockComparison:
         weight = coordinator.request_weight
         self._exchange_ms_min = EXCHANGE_MS_MIN * weight
         self._exchange_ms_max = EXCHANGE_MS_MAX * weight
+        self._unsure_ms_min, self._unsure_ms_max = UNSURE_MS_MIN * weight, UNSURE_MS_MAX * weight
         self._written: dict[str, tuple[str, int]] = {}
         self._absent_us: dict[str, int] = {}
         """Of what was read last of each: when it was not there yet, in elapsed time."""
@@ -167,13 +163,13 @@ class ClockComparison:
         each broker that goes its rounds has written twice by then. While nobody agrees, that holds
         for those that are no members, too, and left a stamp.
         """
-        well_us = _well_us(limit_us)
+        well_us = self._well_us(limit_us)
         bounds = self.bounds()
         others = set(joined) - {self._node}
         unknown = {node for node in others if not self._is_known(node, well_us)}
         if not self._has_agreed and not _somebody_agrees(map(bounds.get, others), limit_us):
             unknown |= set(self._written) - others
-        wait_us = max(self._lease_us, 2 * self._exchange_ms_max * 1_000)
+        wait_us = max(self._lease_us, 2 * EXCHANGE_MS_MAX * 1_000)
         if unknown and self._elapsed.now_us() < self._begun_us + wait_us:
             return False
         if unknown:
@@ -188,8 +184,12 @@ class ClockComparison:
         apart_us = bounds.seen_from(self._ahead_us).apart_us
         return bounds.most_us - bounds.least_us <= well_us or abs(apart_us) > well_us
 
+    def _well_us(self, limit_us: int) -> int:
+        """Bounds that are this far apart at most tell a clock well."""
+        return max(limit_us, self._unsure_ms_max * 1_000)
+
     def _look_soon(self) -> None:
-        soon_us = self._dice.randint(UNSURE_MS_MIN, UNSURE_MS_MAX) * 1_000
+        soon_us = self._dice.randint(self._unsure_ms_min, self._unsure_ms_max) * 1_000
         self._next_us = min(self._next_us, self._elapsed.now_us() + soon_us)
 
     def look(self, session: str, clock: Clock) -> None:
@@ -278,7 +278,7 @@ class ClockComparison:
         elif agrees:
             self._apart_us = 0
         # Else nobody agrees: that the others are gone does not make a wrong clock right.
-        well_us = _well_us(limit_us)
+        well_us = self._well_us(limit_us)
         if not agrees and any(b.most_us - b.least_us > well_us for b in others.values()):
             self._look_soon()
         return self._apart_us

@@ -40,6 +40,7 @@ def _options(tries_max: int | None, patience_seconds: int, answer_seconds: int) 
         patience = timedelta(seconds=patience_seconds)
         options["retry_config"] = {"max_retries": tries_max, "retry_timeout": patience}
     if answer_seconds:
+        options["retry_config"] = {"max_retries": 0}
         answer = timedelta(seconds=answer_seconds)
         options["client_options"] = _from_environment() | {
             "timeout": answer,
@@ -68,8 +69,8 @@ class ObjectBucket(Bucket):
             does by itself, minutes.
         is_new_once: `put_new` is not made again by the library: whether an object is there after
             a failure is found out by the caller.
-        answer_seconds: so long an answer may take; 0 = as long as the library waits by itself,
-            half a minute.
+        answer_seconds: each request is made once, and so long an answer may take; 0 = as long as
+            the library waits by itself, half a minute.
 
     Raises:
         BadRequest: the library is not installed, or refuses the URL or its settings.

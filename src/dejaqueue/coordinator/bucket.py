@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,9 +59,7 @@ def open_url(url: str) -> BucketCoordinator:
     place = url.partition("?")[0]  # what a journal's URL says of its requests is not about this
     scheme, _, path = place.partition("://")
     if scheme != SCHEME:
-        return BucketCoordinator(
-            ObjectBucket(place, "coordinator", ANSWER_S, is_new_once=True, answer_seconds=ANSWER_S)
-        )
+        return BucketCoordinator(ObjectBucket(place, "coordinator", answer_seconds=ANSWER_S))
     if not path.startswith("/"):
         raise BadRequest("coordinator", f"{SCHEME}:///path", place)
     return BucketCoordinator(DirectoryBucket(Path(path), "coordinator"))
@@ -260,7 +258,7 @@ class BucketCoordinator(Coordinator):
         if call.error is not None:
             raise call.error
 
-    def _taken_from_queue(self) -> list[_Call]:
+    def _taken_from_queue(self) -> Sequence[_Call]:
         with self._guard:
             byte_count = count = 0
             for call in self._queue[:CHANGES_MAX]:
@@ -271,7 +269,7 @@ class BucketCoordinator(Coordinator):
             group, self._queue = self._queue[:count], self._queue[count:]
         return group
 
-    def _serve(self, group: list[_Call]) -> None:
+    def _serve(self, group: Sequence[_Call]) -> None:
         try:
             self._serve_all(group)
         except DejaQError as failure:
@@ -284,7 +282,7 @@ class BucketCoordinator(Coordinator):
                 call.end(failure if isinstance(failure, Exception) else Unavailable("it is ending"))
             raise
 
-    def _serve_all(self, group: list[_Call]) -> None:
+    def _serve_all(self, group: Sequence[_Call]) -> None:
         until_us = self._clock.now_us() + TRIES_S * 1_000_000
         is_current = False
         while True:
@@ -308,7 +306,7 @@ class BucketCoordinator(Coordinator):
         for call in group:
             call.end()
 
-    def _decided(self, group: Iterable[_Call], *, is_current: bool) -> list[Change]:
+    def _decided(self, group: Iterable[_Call], *, is_current: bool) -> Sequence[Change]:
         """What becomes of the facts, if all that is known here is all that there is."""
         number, table = self.log.next_number, self.log.table.copy()
         changes: list[Change] = []
@@ -326,7 +324,7 @@ class BucketCoordinator(Coordinator):
                 make(change)
         return changes
 
-    def _vanished(self) -> list[str]:
+    def _vanished(self) -> Sequence[str]:
         """Facts whose ttl is over, as seen from here; a few, so that all find room."""
         now_us, table = self._clock.now_us(), self.log.table
         found = []
@@ -344,7 +342,8 @@ class BucketCoordinator(Coordinator):
     def _is_current(self) -> None:
         """All that was stored is known: the store is there."""
         self._current_us = self._clock.now_us()
-        if self._is_away:
+        if self._is_away or self.log.has_failed:
+            self.log.has_failed = False
             self._is_away = False
             self._ring(None)
 

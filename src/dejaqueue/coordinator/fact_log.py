@@ -17,8 +17,8 @@ the base before it is the one that it knows: if it is, nothing behind it has bee
 
 Room: coordinator. Knows changes, a bucket and elapsed time; not what facts mean. One thread.
 Holds: a change is stored behind what is known here, or not at all; that goes by no clock. What is
-read is believed without that look for PROOF_S after the last one, since nothing is deleted before
-KEPT_S. A listing is believed for what it has, and is needed only where a base has just gone.
+read, and renewals, are believed without that look for PROOF_S after the last one, since nothing is
+deleted before KEPT_S. A listing is believed for what it has, and is needed only where a base has just gone.
 See: fact_table.py; docs/adr/0086-a-coordinator-in-the-bucket.md.
 """
 
@@ -34,7 +34,7 @@ import xxhash
 
 from dejaqueue.clock import Clock
 from dejaqueue.connections.bucket import Bucket
-from dejaqueue.coordinator.fact_table import DELETE, Change, FactTable, revision_of
+from dejaqueue.coordinator.fact_table import DELETE, RENEW, Change, FactTable, revision_of
 from dejaqueue.errors import DejaQError, JournalDamaged, Refused, Unavailable
 
 PREFIX: Final = "facts/"
@@ -89,6 +89,7 @@ class FactLog:
     Attributes:
         table: the facts after all that is known.
         requests: how many were sent, by the verb.
+        has_failed: one got no answer, whether it was repeated or not; reset by who asks.
 
     Raises:
         Refused: the store does not honour the condition. Unavailable.
@@ -98,6 +99,7 @@ class FactLog:
         self._bucket, self._clock = bucket, clock
         self.table = FactTable()
         self.requests = {"put": 0, "get": 0, "list": 0, "delete": 0}
+        self.has_failed = False
         self._next = 0
         """Number of the entry that comes next; 0 = nothing is known."""
         self._base, self._base_head = 0, b""
@@ -125,7 +127,12 @@ class FactLog:
 
     def _get(self, number: int) -> bytes | None:
         self.requests["get"] += 1
-        return self._bucket.get(self.name(number))
+        try:
+            return self._bucket.get(self.name(number))
+        except Unavailable:  # a connection that had been idle, mostly
+            self.has_failed = True
+            self.requests["get"] += 1
+            return self._bucket.get(self.name(number))
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -221,7 +228,7 @@ class FactLog:
             ResourceExhausted: there is no room. JournalDamaged.
             Unavailable: whether they are stored is not known.
 
-        Cost: two requests, one after the other.
+        Cost: two requests, one after the other; one for renewals alone.
         """
         number = self._next
         facts: dict[str, Any] = {"changes": [change.facts() for change in changes]}
@@ -233,7 +240,9 @@ class FactLog:
         content = encode(facts)
         is_stored = self._put_new(number, content)
         found = content if is_stored else self._get(number)
-        if not self._prove():
+        # A renewal that comes too late is noticed by its broker; what stays must be there for sure.
+        is_lasting = is_stored and any(change.kind != RENEW for change in changes)
+        if not (self._prove() if is_lasting else self._is_proved()):
             self._next = 0
             if is_stored:  # where there was something long ago: nobody reads it
                 self._delete([number])

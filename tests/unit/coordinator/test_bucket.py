@@ -1,4 +1,4 @@
-"""Covers: facts in a bucket beyond the contract: how many requests it takes, who vanishes when, URLs.
+"""Covers: facts in a bucket beyond the contract: how many requests it takes, what vanishes, URLs.
 
 Not covered: the contract itself (tests/conformance/test_coordinator_bucket.py).
 """
@@ -6,7 +6,6 @@ Not covered: the contract itself (tests/conformance/test_coordinator_bucket.py).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,8 +34,8 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def waiting() -> Iterator[MemoryBucket]:
-    yield MemoryBucket(answer_ms=20)
+def waiting() -> MemoryBucket:
+    return MemoryBucket(answer_ms=20)
 
 
 def test_changes_that_meet_go_together(waiting: MemoryBucket) -> None:

@@ -1,4 +1,4 @@
-"""Covers: the log of facts: bases, who slept while entries were deleted, damage, a careless store."""
+"""Covers: the log of facts: bases, who slept while entries were deleted, damage, bad stores."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 
 RECORD_BYTES_MAX: Final = 16 << 20
 """A request takes as long as its answer is away, whatever it carries: few and large ones."""
-READS_AT_ONCE: Final = 8
+READS_AT_ONCE: Final = 32
+"""A partition that is taken over is read by a request for each record, about."""
 PATIENCE_SECONDS: Final = 5
 """So long a request that may be repeated is made again."""
 BETWEEN_MS: Final = 100
