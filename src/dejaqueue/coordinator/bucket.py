@@ -6,10 +6,11 @@ All that several threads ask for at once goes together: one reads the log on, or
 with all changes. A thread hears of what others have stored by asking for the next number, and
 nothing else, every `poll_ms` in which nothing else asked.
 
-A bucket has no clock that could be trusted. A fact with a ttl vanishes when one that reads the log
-has seen no renewal for so long, by its own elapsed time since it read the last one: it stores, in
-the place behind all that it has read, that the fact is gone. If there was a renewal, that has the
-place.
+A bucket has no clock that could be trusted. A fact with a ttl vanishes when one that follows has
+seen no renewal for so long, by its own elapsed time since it read the last one: it stores, in the
+place behind all that it has read, that the fact is gone. Renewals must not wait for each other in
+the log: each fact has an object for them, which is overwritten. Who was late with that renews in
+the log: there either the renewal has the place, or the end.
 
 Room: coordinator, one backend.
 Holds: duties 1 to 6. Nothing compares clocks of two machines.
@@ -23,7 +24,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+import xxhash
 
 from dejaqueue.clock import Clock, SteadyClock, Wake
 from dejaqueue.connections.bucket import Bucket, DirectoryBucket
@@ -49,6 +52,9 @@ TRIES_S: Final = 10
 AGAIN_S: Final = 0.25
 ENTRY_BYTES_MAX: Final = 4 << 20
 """Bytes of the values of an entry, about: what else waits goes with the next one."""
+BEATS: Final = "beats/"
+"""Objects with the renewals of facts, by a hash of the key."""
+VANISHED_MAX: Final = 10
 SCHEME: Final = "bucket"
 
 log = logging.getLogger(__name__)
@@ -63,6 +69,22 @@ def open_url(url: str) -> BucketCoordinator:
     if not path.startswith("/"):
         raise BadRequest("coordinator", f"{SCHEME}:///path", place)
     return BucketCoordinator(DirectoryBucket(Path(path), "coordinator"))
+
+
+class _Own(NamedTuple):
+    """A fact that was put here.
+
+    Attributes:
+        renewed_us: when the last renewal that succeeded began, or the put.
+    """
+
+    revision: int
+    ttl_ms: int | None
+    renewed_us: int
+
+
+def _beat_name(key: str) -> str:
+    return BEATS + xxhash.xxh3_128_hexdigest(key.encode())
 
 
 class _Call(ABC):
@@ -151,7 +173,7 @@ class BucketCoordinator(Coordinator):
         Refused: the store stores where there is an object already. Unavailable.
     """
 
-    request_weight = 5
+    request_weight = 10
 
     def __init__(self, bucket: Bucket, clock: Clock | None = None) -> None:
         self._clock = clock or SteadyClock()
@@ -161,7 +183,10 @@ class BucketCoordinator(Coordinator):
         """Of who reads the log on or stores an entry, for all that waits."""
         self._guard = threading.Lock()
         self._queue: list[_Call] = []
-        self._own: dict[str, int] = {}
+        self._bucket = bucket
+        self._own: dict[str, _Own] = {}
+        self._beats: dict[str, tuple[bytes | None, int]] = {}
+        """Renewals beside the log that were read last, and when they were asked for."""
         self._heard_us: dict[str, int] = {}
         """Of facts with a ttl: when the last renewal was read here, in elapsed time."""
         self._current_us = 0
@@ -198,8 +223,9 @@ class BucketCoordinator(Coordinator):
     ) -> int:
         """Store a fact; return its new revision. Raises Conflict, Unavailable."""
         check_fact(key, value, revision, ttl_ms)
+        began_us = self._clock.now_us()
         stored = self._change(Change(PUT, key, bytes(value), ttl_ms), revision)
-        self._own[key] = stored
+        self._own[key] = _Own(stored, ttl_ms, began_us)
         return stored
 
     def renew(self, key: str) -> bool:
@@ -207,8 +233,22 @@ class BucketCoordinator(Coordinator):
         own = self._own.get(check_key(key))
         if own is None:
             return False
-        renewal = _Renewal(key, own)
+        began_us = self._clock.now_us()
+        half_us = (own.ttl_ms or 0) * 500
+        # Whoever ends it has heard nothing for a ttl. If the one before came there less than half
+        # of that ago, nobody can before the other half is over.
+        if own.ttl_ms is not None and began_us <= own.renewed_us + half_us:
+            self._bucket.put(_beat_name(key), b"%d %d" % (own.revision, began_us))
+            fact = self.get(key)
+            if fact is None or fact.revision != own.revision:
+                return False
+            if self._clock.now_us() <= began_us + half_us:
+                self._own[key] = own._replace(renewed_us=began_us)
+                return True
+        renewal = _Renewal(key, own.revision)
         self._ask(renewal)
+        if renewal.answer:
+            self._own[key] = own._replace(renewed_us=began_us)
         return renewal.answer
 
     def delete(self, key: str, revision: int | None = None) -> bool:
@@ -326,14 +366,38 @@ class BucketCoordinator(Coordinator):
 
     def _vanished(self) -> Sequence[str]:
         """Facts whose ttl is over, as seen from here; a few, so that all find room."""
-        now_us, table = self._clock.now_us(), self.log.table
-        found = []
-        for key, heard_us in self._heard_us.items():
-            kept = table.get(key)
-            ttl_ms = None if kept is None else kept.ttl_ms
-            if ttl_ms is not None and now_us >= heard_us + ttl_ms * 1_000:
-                found.append(key)
-        return sorted(found)[:10]
+        now_us = self._clock.now_us()
+        over = [
+            key
+            for key, ttl_us in self._ttls_us().items()
+            if now_us >= self._heard_us.get(key, now_us) + ttl_us
+        ]
+        return [key for key in sorted(over)[:VANISHED_MAX] if not self._hears(key)]
+
+    def _ttls_us(self) -> dict[str, int]:
+        """Of the facts that have one."""
+        kept = {key: self.log.table.get(key) for key in list(self._heard_us)}
+        return {key: one.ttl_ms * 1_000 for key, one in kept.items() if one and one.ttl_ms}
+
+    def _hears(self, key: str) -> bool:
+        """Whether a fact was renewed beside the log since that was asked last."""
+        began_us = self._clock.now_us()
+        content = self._bucket.get(_beat_name(key))
+        before = self._beats.get(key, (None, 0))[0]
+        self._beats[key] = content, began_us
+        if content == before:
+            return False
+        self._heard_us[key] = self._clock.now_us()
+        return True
+
+    def _listen(self) -> None:
+        """Look for renewals of others, of each fact four times in its ttl."""
+        for key, ttl_us in self._ttls_us().items():
+            if key in self._own:
+                continue
+            if self._clock.now_us() >= self._beats.get(key, (None, 0))[1] + ttl_us // 4:
+                with self._turn:
+                    self._hears(key)
 
     def _read_on(self) -> None:
         self._take(self.log.read_on())
@@ -385,6 +449,7 @@ class BucketCoordinator(Coordinator):
                 self._clock.wait_until(next_us, self._wake)
                 continue
             try:
+                self._listen()
                 self._ask(_Look("", lambda _: []))
                 self._clean()
             except Exception as error:  # noqa: BLE001 - a thread that ends would miss every change

@@ -18,7 +18,8 @@ the base before it is the one that it knows: if it is, nothing behind it has bee
 Room: coordinator. Knows changes, a bucket and elapsed time; not what facts mean. One thread.
 Holds: a change is stored behind what is known here, or not at all; that goes by no clock. What is
 read, and renewals, are believed without that look for PROOF_S after the last one, since nothing is
-deleted before KEPT_S. A listing is believed for what it has, and is needed only where a base has just gone.
+deleted before KEPT_S. A listing is believed for what it has, and is needed only where a base has
+just gone.
 See: fact_table.py; docs/adr/0086-a-coordinator-in-the-bucket.md.
 """
 
