@@ -258,7 +258,8 @@ class Topic:
     lease_ms: int = 30_000
     """How long a delivered message belongs to its consumer."""
     lease_ahead_ms: int = LEASE_AHEAD_MS
-    """How long before its due time a message may be sent to a client, which holds it until then."""
+    """How long before its due time a message may be sent to a client, which holds it until then.
+    25 is 1,000 where the journal is in a bucket."""
     max_payload_bytes: int = limits.PAYLOAD_BYTES_DEFAULT
     """Bytes of one payload at most."""
     max_delay_ms: int = 0

@@ -24,7 +24,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import xxhash
 
@@ -162,6 +162,9 @@ class _Renewal(_Call):
         return Change(RENEW, self.key)
 
 
+_Calls: TypeAlias = list[_Call]
+
+
 class BucketCoordinator(Coordinator):
     """Facts in one bucket.
 
@@ -277,6 +280,8 @@ class BucketCoordinator(Coordinator):
         self._wake.ring()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        with self._turn:
+            self.log.close()
 
     # --- all that waits, at once ----------------------------------------------------------------
 
@@ -298,7 +303,7 @@ class BucketCoordinator(Coordinator):
         if call.error is not None:
             raise call.error
 
-    def _taken_from_queue(self) -> Sequence[_Call]:
+    def _taken_from_queue(self) -> _Calls:
         with self._guard:
             byte_count = count = 0
             for call in self._queue[:CHANGES_MAX]:
@@ -309,7 +314,7 @@ class BucketCoordinator(Coordinator):
             group, self._queue = self._queue[:count], self._queue[count:]
         return group
 
-    def _serve(self, group: Sequence[_Call]) -> None:
+    def _serve(self, group: _Calls) -> None:
         try:
             self._serve_all(group)
         except DejaQError as failure:
@@ -322,34 +327,43 @@ class BucketCoordinator(Coordinator):
                 call.end(failure if isinstance(failure, Exception) else Unavailable("it is ending"))
             raise
 
-    def _serve_all(self, group: Sequence[_Call]) -> None:
+    def _serve_all(self, group: _Calls) -> None:
         until_us = self._clock.now_us() + TRIES_S * 1_000_000
-        is_current = False
+        is_current = not self.log.next_number
+        if is_current:
+            self._read_on()
         while True:
-            if not self.log.next_number:
-                self._read_on()
-            changes = self._decided(group, is_current=is_current)
-            if not changes:
-                if is_current:
-                    break
-                self._read_on()
-                is_current = True
-                continue
-            is_stored, came = self.log.append(changes)
-            self._take(came)
-            if is_stored:
+            changes, changing = self._decided(group, is_current=is_current)
+            if is_current:
+                for call in set(group).difference(changing):
+                    call.end()
+                # While others are quicker, who only reads need not wait.
+                group[:] = [*changing, *self._taken_from_queue()]
+                changes, _ = self._decided(group, is_current=True)
+            if changes:
+                is_stored, came = self.log.append(changes)
+                self._take(came)
                 self._is_current()
-                break
-            is_current = False
+                if is_stored:
+                    break
+            elif is_current and not group:
+                return
+            else:
+                self._read_on()
+            is_current = True
             if self._clock.now_us() > until_us:
                 raise Unavailable(f"{self.summary}: others change facts all the time", 100)
         for call in group:
             call.end()
 
-    def _decided(self, group: Iterable[_Call], *, is_current: bool) -> Sequence[Change]:
-        """What becomes of the facts, if all that is known here is all that there is."""
+    def _decided(
+        self, group: Iterable[_Call], *, is_current: bool
+    ) -> tuple[Sequence[Change], Sequence[_Call]]:
+        """What becomes of the facts, if all that is known here is all that there is; and who asked
+        for it."""
         number, table = self.log.next_number, self.log.table.copy()
         changes: list[Change] = []
+        changing: list[_Call] = []
 
         def make(change: Change) -> None:
             table.apply(change, revision_of(number, len(changes)))
@@ -362,7 +376,8 @@ class BucketCoordinator(Coordinator):
             change = call.decide(table, revision_of(number, len(changes)))
             if change is not None:
                 make(change)
-        return changes
+                changing.append(call)
+        return changes, changing
 
     def _vanished(self) -> Sequence[str]:
         """Facts whose ttl is over, as seen from here; a few, so that all find room."""

@@ -29,6 +29,7 @@ import json
 import logging
 import secrets
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import xxhash
@@ -42,6 +43,9 @@ PREFIX: Final = "facts/"
 BASE_EVERY: Final = 32
 """Every so many entries one is a base: who comes reads no more than these one by one."""
 KEPT_S, PROOF_S = 60, 5
+READ_AT_ONCE: Final = 4
+"""Once something has come there may be more: one after the other they would take longer to read
+than to be stored."""
 LOOKS_MAX: Final = 100
 _DIGITS: Final = 20
 _MAGIC: Final = b"DQF1"
@@ -105,6 +109,9 @@ class FactLog:
         """Number of the entry that comes next; 0 = nothing is known."""
         self._base, self._base_head = 0, b""
         self._proved_us = 0
+        self._taken: dict[int, bytes] = {}
+        """Heads of what was read last, by number."""
+        self._pool = ThreadPoolExecutor(READ_AT_ONCE, "dejaq-facts-read")
         self._to_clean: list[tuple[int, int]] = []
         """(when, base): entries below this base are to be deleted."""
         self._check()
@@ -143,19 +150,30 @@ class FactLog:
         Raises:
             JournalDamaged, Unavailable.
 
-        Cost: a request, and one for each entry that came; one more every PROOF_S.
+        Cost: a request, and where something came READ_AT_ONCE at a time; one more every PROOF_S.
         """
-        came = []
+        return self._read_on(1)
+
+    def _read_on(self, at_once: int) -> list[Entry]:
+        came: list[Entry] = []
         for _ in range(LOOKS_MAX):
             if not self._next:
+                self._taken.clear()
                 came.append(self._begin())
-            content = self._get(self._next)
+            numbers = range(self._next, self._next + at_once)
+            contents = list(
+                self._pool.map(self._get, numbers) if at_once > 1 else map(self._get, numbers)
+            )
             if not self._is_proved():
                 self._next = 0
-            elif content is None:
-                return came
-            else:
+                continue
+            if at_once == 1:
+                self._taken.clear()
+            for content in contents:
+                if content is None:
+                    return came
                 came.append(self._take(content))
+            at_once = READ_AT_ONCE
         return came  # so many come that there is no end to them: this far, for now
 
     def _is_proved(self) -> bool:
@@ -207,6 +225,7 @@ class FactLog:
             if self.table.apply(change, revision_of(number, index))
         }
         self._next = number + 1
+        self._taken[number] = content[:_HEAD_BYTES]
         if number % BASE_EVERY == 0:
             self._base, self._base_head = number, content[:_HEAD_BYTES]
         kept = {change.key for change in changes if change.kind != DELETE}
@@ -223,7 +242,8 @@ class FactLog:
         """Store changes behind all that is known here.
 
         Returns:
-            Whether they are stored, and what came: if they are not, what somebody else stored.
+            Whether they are stored, and what came: if they are not, all that others stored before
+            this was called, and what took the place.
 
         Raises:
             ResourceExhausted: there is no room. JournalDamaged.
@@ -239,22 +259,25 @@ class FactLog:
                 after.apply(change, revision_of(number, index))
             facts["facts"] = after.facts()
         content = encode(facts)
-        is_stored = self._put_new(number, content)
-        found = content if is_stored else self._get(number)
+        if not self._put_new(number, content):
+            self._taken.clear()
+            came = self._read_on(READ_AT_ONCE)
+            # The store may have been asked twice.
+            return self._taken.get(number) == content[:_HEAD_BYTES], came
         # A renewal that comes too late is noticed by its broker; what stays must be there for sure.
-        is_lasting = is_stored and any(change.kind != RENEW for change in changes)
+        is_lasting = any(change.kind != RENEW for change in changes)
         if not (self._prove() if is_lasting else self._is_proved()):
             self._next = 0
-            if is_stored:  # where there was something long ago: nobody reads it
-                self._delete([number])
-            return False, [self._begin()]
-        if found is None:  # refused for one that was on its way, and has not come yet
-            return False, []
-        came = [self._take(found)]
-        is_ours = found == content  # the store may have been asked twice
-        if is_ours and number % BASE_EVERY == 0:
+            self._delete([number])  # where there was something long ago: nobody reads it
+            return False, self._read_on(READ_AT_ONCE)
+        came = [self._take(content)]
+        if number % BASE_EVERY == 0:
             self._to_clean.append((self._clock.now_us() + KEPT_S * 1_000_000, number))
-        return is_ours, came
+        return True, came
+
+    def close(self) -> None:
+        """End the threads that read; twice is fine."""
+        self._pool.shutdown(wait=True)
 
     # --- room -----------------------------------------------------------------------------------
 
