@@ -241,8 +241,10 @@ class BucketCoordinator(Coordinator):
         # Whoever ends it has heard nothing for a ttl. If the one before came there less than half
         # of that ago, nobody can before the other half is over.
         if own.ttl_ms is not None and began_us <= own.renewed_us + half_us:
-            self._bucket.put(_beat_name(key), b"%d %d" % (own.revision, began_us))
+            content = b"%d %d" % (own.revision, began_us)
+            renewing = self.log.pool.submit(self._bucket.put, _beat_name(key), content)
             fact = self.get(key)
+            renewing.result()
             if fact is None or fact.revision != own.revision:
                 return False
             if self._clock.now_us() <= began_us + half_us:

@@ -94,6 +94,7 @@ class FactLog:
     Attributes:
         table: the facts after all that is known.
         requests: how many were sent, by the verb.
+        pool: threads that ask for several things at once.
         has_failed: one got no answer, whether it was repeated or not; reset by who asks.
 
     Raises:
@@ -111,7 +112,7 @@ class FactLog:
         self._proved_us = 0
         self._taken: dict[int, bytes] = {}
         """Heads of what was read last, by number."""
-        self._pool = ThreadPoolExecutor(READ_AT_ONCE, "dejaq-facts-read")
+        self.pool = ThreadPoolExecutor(READ_AT_ONCE, "dejaq-facts-read")
         self._to_clean: list[tuple[int, int]] = []
         """(when, base): entries below this base are to be deleted."""
         self._check()
@@ -162,7 +163,7 @@ class FactLog:
                 came.append(self._begin())
             numbers = range(self._next, self._next + at_once)
             contents = list(
-                self._pool.map(self._get, numbers) if at_once > 1 else map(self._get, numbers)
+                self.pool.map(self._get, numbers) if at_once > 1 else map(self._get, numbers)
             )
             if not self._is_proved():
                 self._next = 0
@@ -277,7 +278,7 @@ class FactLog:
 
     def close(self) -> None:
         """End the threads that read; twice is fine."""
-        self._pool.shutdown(wait=True)
+        self.pool.shutdown(wait=True)
 
     # --- room -----------------------------------------------------------------------------------
 
