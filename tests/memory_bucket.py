@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -36,7 +35,7 @@ class MemoryBucket(Bucket):
         with self._guard:
             self.requests[verb] += 1
         if self._answer_ms:
-            time.sleep(self._answer_ms / 1_000)  # what takes the time of a real one
+            threading.Event().wait(self._answer_ms / 1_000)  # as long as a real one takes
         if self.is_away:
             raise Unavailable("the bucket is away")
 

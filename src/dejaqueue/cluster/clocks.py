@@ -43,6 +43,8 @@ UNSURE_MS_MIN, UNSURE_MS_MAX = 100, 300
 """The same while nobody is known to agree, and some clock is not known well; and while somebody
 compares. A look knows a clock to within the time since the look before: these do as soon as the
 other broker has written."""
+UNKNOWN_US = 3_600_000_000
+"""A bound that says nothing."""
 WIDENS_PPM = 2_000
 """Bounds widen by this part of the time since: clocks run apart, and are put right."""
 
@@ -98,6 +100,9 @@ class ClockComparison:
         weight = coordinator.request_weight
         self._exchange_ms_min = EXCHANGE_MS_MIN * weight
         self._exchange_ms_max = EXCHANGE_MS_MAX * weight
+        self._fresh_us = self._lease_us
+        if weight > 1:  # who is alive has written within this, not within a lease
+            self._fresh_us = max(self._lease_us, 2 * self._exchange_ms_max * 1_000)
         self._unsure_ms_min, self._unsure_ms_max = UNSURE_MS_MIN * weight, UNSURE_MS_MAX * weight
         self._written: dict[str, tuple[str, int]] = {}
         self._absent_us: dict[str, int] = {}
@@ -222,11 +227,11 @@ class ClockComparison:
             self._written[node] = written
             is_known = before is not None and before[0] == written[0] and self._looked_us >= 0
             # Of one that is seen for the first time it is known that it is alive.
-            absent_us = self._looked_us if is_known else now_us - self._lease_us
+            absent_us = self._looked_us if is_known else now_us - self._fresh_us
             new = Bounds(written[1] - now_us, written[1] - absent_us, now_us)
             if before is not None and is_known and "took_us" in values:
                 # What comes late through the coordinator must not pass for a clock that is behind.
-                most_us = written[1] - (now_us - self._lease_us)
+                most_us = new.least_us + UNKNOWN_US
                 if values["before_us"]:
                     was_read = values["before_us"] == before[1]
                     before_absent_us = self._absent_us[node] if was_read else absent_us
