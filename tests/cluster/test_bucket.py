@@ -27,12 +27,18 @@ from tests.crash.broker_process import BrokerProcess
 from tests.object_store import S3Server, s3_server
 from tests.patience import until
 
-pytestmark = [pytest.mark.crash]
+ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.may_skip,
+    pytest.mark.skipif(not ALL, reason="takes minutes: DEJAQ_RELIABILITY=all"),
+]
 
-LEASE_MS = 5_000
-AWAY_SECONDS = float(os.environ.get("DEJAQ_BUCKET_AWAY_SECONDS", "8"))
+LEASE_MS = 10_000
+"""Moto's server is slow on a busy machine: with five seconds nobody renewed in time."""
+AWAY_SECONDS = float(os.environ.get("DEJAQ_BUCKET_AWAY_SECONDS", "12"))
 TAKEN_SECONDS_MAX = 60.0
-"""Of six to ten on a quiet machine."""
+"""Of the lease and some seconds on a quiet machine."""
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +142,7 @@ def test_nothing_is_lost_early_or_twice__killed__paused_and_the_bucket_away(
         until(lambda: members(url) == 3, "all three are members again")
 
     turns = (pause, kill, away)
-    check_disturbed(url, topic, len(turns), lambda turn: turns[turn]())
+    check_disturbed(url, topic, len(turns), lambda turn: turns[turn](), acked_min=10)
 
 
 def witness_of(pid: int) -> int:

@@ -242,7 +242,10 @@ class BucketCoordinator(Coordinator):
         # of that ago, nobody can before the other half is over.
         if own.ttl_ms is not None and began_us <= own.renewed_us + half_us:
             content = b"%d %d" % (own.revision, began_us)
-            renewing = self.log.pool.submit(self._bucket.put, _beat_name(key), content)
+            with self._guard:
+                if self._is_closed:
+                    raise Unavailable(f"{self.summary} is closed")
+                renewing = self.log.pool.submit(self._bucket.put, _beat_name(key), content)
             fact = self.get(key)
             renewing.result()
             if fact is None or fact.revision != own.revision:
@@ -297,6 +300,8 @@ class BucketCoordinator(Coordinator):
     def _ask(self, call: _Call) -> None:
         """Have something done, with whatever else waits by then. Raises Unavailable."""
         with self._guard:
+            if self._is_closed:
+                raise Unavailable(f"{self.summary} is closed")
             self._queue.append(call)
         while not call.is_done:
             with self._turn:
