@@ -422,7 +422,8 @@ class ClusterSettings(Group):
     coordinator: str = Field(
         default="",
         description="Server on which brokers agree who serves which topic: `etcd://host:2379`, "
-        "`zookeeper://…`, `nats://…`, `postgresql://…`, `mysql://…` or `redis://…`. "
+        "`zookeeper://…`, `nats://…`, `postgresql://…`, `mysql://…`, `redis://…`, or a bucket, "
+        "`s3://bucket/prefix`, `gs://…`, `az://…`. `journal` = where the journals are. "
         "Empty = this broker is alone. Cannot change live.",
     )
     node: str = Field(

@@ -34,6 +34,16 @@ PAUSE_SECONDS = 0.2
 log = logging.getLogger("dejaqueue.serve")
 
 
+BESIDE_JOURNAL = "journal"
+"""In place of a coordinator's URL: where the journals are."""
+
+
+def coordinator_url(settings: BrokerSettings) -> str:
+    """Where brokers agree. "" = this one is alone."""
+    url = settings.cluster.coordinator
+    return settings.journal.url if url == BESIDE_JOURNAL else url
+
+
 class ClusterSeat:
     """Where this broker stands among others; alone, it does nothing.
 
@@ -94,7 +104,7 @@ class ClusterSeat:
             name = cluster.node or socket.gethostname()
             opened: list[Coordinator] = []
             if not _comes_about(
-                lambda: opened.append(open_coordinator(cluster.coordinator)), stopping
+                lambda: opened.append(open_coordinator(coordinator_url(self.settings))), stopping
             ):
                 self.close()
                 return False
@@ -127,7 +137,7 @@ class ClusterSeat:
             self._heal_copies(broker, self._server)
             self.node.disk = self._server.disk
         self.node.care = self._care(broker, self.node)
-        self._witness = self._witness_of(self.settings.cluster.coordinator)
+        self._witness = self._witness_of(coordinator_url(self.settings))
         if self._witness is not None:
             self.node.on_join = self._witness.saw_join
         address = self.settings.cluster.advertise or self.settings.server.host

@@ -54,7 +54,8 @@ class Claims:
         """
         if len(slots) < 2:
             return [slot for slot in slots if self.claim(slot, session, owners)]
-        at_once = min(CLAIMS_AT_ONCE, len(slots))
+        # What is asked for at once may be one request, where requests are paid for.
+        at_once = min(CLAIMS_AT_ONCE * self._coordinator.request_weight, len(slots))
         with self._threads.executor("dejaq-claim", at_once) as threads:
             won = list(threads.map(lambda slot: self.claim(slot, session, owners), slots))
         return [slot for slot, is_ours in zip(slots, won, strict=True) if is_ours]

@@ -1,7 +1,8 @@
 """Clocks: how far the clocks of the cluster's brokers are apart, as one of them can tell.
 
 Each broker writes its time into a fact now and then, and reads those of the others. What it reads
-was written after it last looked, and before it looks now: that bounds how far the other clock is
+was written before it looks now, and came there after it last looked; how long it was on its way is
+in what the other one writes next. That bounds how far the other clock is
 off, from both sides, without anybody having to be asked, as narrowly as it looks often. The next
 bounds lie elsewhere, since brokers look at uneven intervals, so that all of them together are
 narrower still. A broker that knows of nobody whose clock agrees with its own looks more often until
@@ -36,18 +37,16 @@ log = logging.getLogger("dejaqueue.cluster")
 
 PREFIX = "clocks/"
 EXCHANGE_MS_MIN, EXCHANGE_MS_MAX = 1_000, 2_000
-"""Bounds of the time between two looks at each other's clocks, which is drawn each time."""
+"""Bounds of the time between two looks at each other's clocks, which is drawn each time. These and
+the next ones are more where requests are paid for (`Coordinator.request_weight`)."""
 UNSURE_MS_MIN, UNSURE_MS_MAX = 100, 300
 """The same while nobody is known to agree, and some clock is not known well; and while somebody
 compares. A look knows a clock to within the time since the look before: these do as soon as the
 other broker has written."""
+UNKNOWN_US = 3_600_000_000
+"""A bound that says nothing."""
 WIDENS_PPM = 2_000
 """Bounds widen by this part of the time since: clocks run apart, and are put right."""
-
-
-def _well_us(limit_us: int) -> int:
-    """Bounds that are this far apart at most tell a clock well."""
-    return max(limit_us, UNSURE_MS_MAX * 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,19 @@ class ClockComparison:
         self._coordinator = coordinator
         self._elapsed = elapsed
         self._lease_us = lease_ms * 1_000
+        weight = coordinator.request_weight
+        self._exchange_ms_min = EXCHANGE_MS_MIN * weight
+        self._exchange_ms_max = EXCHANGE_MS_MAX * weight
+        self._fresh_us = self._lease_us
+        if weight > 1:  # who is alive has written within this, not within a lease
+            self._fresh_us = max(self._lease_us, 2 * self._exchange_ms_max * 1_000)
+        self._unsure_ms_min, self._unsure_ms_max = UNSURE_MS_MIN * weight, UNSURE_MS_MAX * weight
         self._written: dict[str, tuple[str, int]] = {}
+        self._absent_us: dict[str, int] = {}
+        """Of what was read last of each: when it was not there yet, in elapsed time."""
+        self._stamped: tuple[int, int] | None = None
+        """The time that was written last, and how long that took; None = whether it is there is
+        not known."""
         self._looked_us = -1
         self._next_us = 0
         self._ahead_us = 0
@@ -157,7 +168,7 @@ class ClockComparison:
         each broker that goes its rounds has written twice by then. While nobody agrees, that holds
         for those that are no members, too, and left a stamp.
         """
-        well_us = _well_us(limit_us)
+        well_us = self._well_us(limit_us)
         bounds = self.bounds()
         others = set(joined) - {self._node}
         unknown = {node for node in others if not self._is_known(node, well_us)}
@@ -178,8 +189,12 @@ class ClockComparison:
         apart_us = bounds.seen_from(self._ahead_us).apart_us
         return bounds.most_us - bounds.least_us <= well_us or abs(apart_us) > well_us
 
+    def _well_us(self, limit_us: int) -> int:
+        """Bounds that are this far apart at most tell a clock well."""
+        return max(limit_us, self._unsure_ms_max * 1_000)
+
     def _look_soon(self) -> None:
-        soon_us = self._dice.randint(UNSURE_MS_MIN, UNSURE_MS_MAX) * 1_000
+        soon_us = self._dice.randint(self._unsure_ms_min, self._unsure_ms_max) * 1_000
         self._next_us = min(self._next_us, self._elapsed.now_us() + soon_us)
 
     def look(self, session: str, clock: Clock) -> None:
@@ -187,12 +202,16 @@ class ClockComparison:
         now_us = self._elapsed.now_us()
         if now_us < self._next_us:
             return
-        self._next_us = now_us + self._dice.randint(EXCHANGE_MS_MIN, EXCHANGE_MS_MAX) * 1_000
+        again_ms = self._dice.randint(self._exchange_ms_min, self._exchange_ms_max)
+        self._next_us = now_us + again_ms * 1_000
         utc_us = clock.utc_us()
         self._ahead_us = utc_us - self._elapsed.now_us()
-        stamp = json.dumps({"session": session, "utc_us": utc_us}).encode()
-        self._coordinator.put(PREFIX + self._node, stamp)
+        before_us, took_us = self._stamped or (0, 0)
+        values = {"session": session, "utc_us": utc_us, "before_us": before_us, "took_us": took_us}
+        self._stamped = None
+        self._coordinator.put(PREFIX + self._node, json.dumps(values).encode())
         began_us = self._elapsed.now_us()
+        self._stamped = utc_us, began_us - now_us
         self._read(self._coordinator.list(PREFIX))
         self._looked_us = began_us
 
@@ -208,8 +227,17 @@ class ClockComparison:
             self._written[node] = written
             is_known = before is not None and before[0] == written[0] and self._looked_us >= 0
             # Of one that is seen for the first time it is known that it is alive.
-            after_us = self._looked_us if is_known else now_us - self._lease_us
-            new = Bounds(written[1] - now_us, written[1] - after_us, now_us)
+            absent_us = self._looked_us if is_known else now_us - self._fresh_us
+            new = Bounds(written[1] - now_us, written[1] - absent_us, now_us)
+            if before is not None and is_known and "took_us" in values:
+                # What comes late through the coordinator must not pass for a clock that is behind.
+                most_us = new.least_us + UNKNOWN_US
+                if values["before_us"]:
+                    was_read = values["before_us"] == before[1]
+                    before_absent_us = self._absent_us[node] if was_read else absent_us
+                    most_us = values["before_us"] - (before_absent_us - values["took_us"])
+                new = Bounds(new.least_us, most_us, now_us)
+            self._absent_us[node] = absent_us
             old = self._bounds.get(node) if is_known else None
             self._bounds[node] = new if old is None else old.narrowed(new)
 
@@ -255,7 +283,7 @@ class ClockComparison:
         elif agrees:
             self._apart_us = 0
         # Else nobody agrees: that the others are gone does not make a wrong clock right.
-        well_us = _well_us(limit_us)
+        well_us = self._well_us(limit_us)
         if not agrees and any(b.most_us - b.least_us > well_us for b in others.values()):
             self._look_soon()
         return self._apart_us

@@ -20,12 +20,14 @@ MEMBERS_LIST_MS = 1_000
 OWNERS_LIST_MS_MIN = 10_000
 """Owners are listed again at least so often, bells or not, while they are few …"""
 LISTED_PER_SECOND = 10_000
-"""… and so that all brokers together list no more facts than this a second."""
+"""… and so that all brokers together list no more facts than this a second. Both, and members,
+more seldom where requests are paid for (`Coordinator.request_weight`)."""
 REST_US_PER_SLOT = 25
 """So long for each slot are rounds apart at least, where owners are not listed in each: 100 ms of
 4,096. While slots change hands bells never cease, and each round goes over all slots."""
 MEMBERS_LISTED_BELOW, OWNERS_LISTED_BELOW = 32, 256
-"""Where there are fewer facts all are listed in each round: that is one small call."""
+"""Where there are fewer facts all are listed in each round: that is one small call. Not where
+requests are paid for: a round in which no bell rang asks nothing there."""
 
 
 class Sight:
@@ -39,13 +41,16 @@ class Sight:
     """
 
     def __init__(self, coordinator: Coordinator, clock: Clock) -> None:
-        self._clock = clock
+        self._clock, self._weight = clock, coordinator.request_weight
+        is_free = self._weight == 1
+        members_below = MEMBERS_LISTED_BELOW if is_free else 0
+        owners_below = OWNERS_LISTED_BELOW if is_free else 0
         self._members: FollowedFacts[Fact] = FollowedFacts(
-            coordinator, members.PREFIX, lambda fact: fact, clock, MEMBERS_LISTED_BELOW
+            coordinator, members.PREFIX, lambda fact: fact, clock, members_below
         )
-        self._members.list_ms = MEMBERS_LIST_MS
+        self._members.list_ms = MEMBERS_LIST_MS * self._weight
         self.owners_facts: FollowedFacts[tuple[int, Owner]] = FollowedFacts(
-            coordinator, ownership.PREFIX, ownership.owner_of, clock, OWNERS_LISTED_BELOW
+            coordinator, ownership.PREFIX, ownership.owner_of, clock, owners_below
         )
 
     def open(self, on_change: Callable[[], None]) -> list[Watch]:
@@ -75,4 +80,4 @@ class Sight:
 
     def _owners_list_ms(self, member_count: int) -> int:
         listed = self.owners_facts.count * member_count
-        return max(OWNERS_LIST_MS_MIN, listed * 1_000 // LISTED_PER_SECOND)
+        return max(OWNERS_LIST_MS_MIN, listed * 1_000 // LISTED_PER_SECOND) * self._weight

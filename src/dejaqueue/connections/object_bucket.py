@@ -8,6 +8,7 @@ See: bucket.py, the port; docs/guides/backup.md.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,16 +21,42 @@ from dejaqueue.errors import BadRequest, Unavailable
 
 DELETED_AT_ONCE = 500
 COPIED_AT_ONCE = 16
+_CLIENT_OPTIONS = (
+    "allow_http",
+    "allow_invalid_certificates",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "user_agent",
+)
 TRIES_MAX = 3
 """Of a request whose caller has not much time."""
 
 
-def _options(patience_seconds: int) -> dict[str, Any]:
+def _options(tries_max: int | None, patience_seconds: int, answer_seconds: int) -> dict[str, Any]:
     """What the library is told of a bucket whose users do not wait for minutes."""
-    if not patience_seconds:
-        return {}
-    patience = timedelta(seconds=patience_seconds)
-    return {"retry_config": {"max_retries": TRIES_MAX, "retry_timeout": patience}}
+    options: dict[str, Any] = {}
+    if tries_max is not None:
+        patience = timedelta(seconds=patience_seconds)
+        options["retry_config"] = {"max_retries": tries_max, "retry_timeout": patience}
+    if answer_seconds:
+        options["retry_config"] = {"max_retries": 0}
+        answer = timedelta(seconds=answer_seconds)
+        options["client_options"] = _from_environment() | {
+            "timeout": answer,
+            "connect_timeout": answer,
+        }
+    return options
+
+
+def _from_environment() -> dict[str, Any]:
+    """What the environment says of connections: the library does not look once it is told any."""
+    return {
+        option: os.environ[name]
+        for option in _CLIENT_OPTIONS
+        for prefix in ("AWS", "AZURE", "GOOGLE")
+        if (name := f"{prefix}_{option.upper()}") in os.environ
+    }
 
 
 class ObjectBucket(Bucket):
@@ -42,6 +69,8 @@ class ObjectBucket(Bucket):
             does by itself, minutes.
         is_new_once: `put_new` is not made again by the library: whether an object is there after
             a failure is found out by the caller.
+        answer_seconds: each request is made once, and so long an answer may take; 0 = as long as
+            the library waits by itself, half a minute.
 
     Raises:
         BadRequest: the library is not installed, or refuses the URL or its settings.
@@ -54,15 +83,19 @@ class ObjectBucket(Bucket):
         patience_seconds: int = 0,
         *,
         is_new_once: bool = False,
+        answer_seconds: int = 0,
     ) -> None:
         self._user = setting.partition(".")[0]
         self._library: Any = extras.load("obstore", "backup", url)
         stores: Any = extras.load("obstore.store", "backup", url)
         self.url = url.partition("?")[0]
         try:
-            self._store = self._new_store = stores.from_url(url, **_options(patience_seconds))
+            tries_max = TRIES_MAX if patience_seconds else None
+            options = _options(tries_max, patience_seconds, answer_seconds)
+            self._store = self._new_store = stores.from_url(url, **options)
             if is_new_once:
-                self._new_store = stores.from_url(url, retry_config={"max_retries": 0})
+                options = _options(0, patience_seconds, answer_seconds)
+                self._new_store = stores.from_url(url, **options)
         except Exception as wrong:  # the library has an error for each of its stores
             raise BadRequest(setting, f"what the store takes ({wrong})", self.url) from wrong
         self._errors: Any = extras.load("obstore.exceptions", "backup", url)

@@ -57,10 +57,13 @@ class Coordinator(ABC):
     Attributes:
         summary: for status: the server's name and version, without secrets.
         poll_ms: how late a bell may ring.
+        request_weight: so many times more seldom brokers look without a bell, and do what they do
+            now and then: where each request is paid for.
     """
 
     summary: str = ""
     poll_ms: int = 500
+    request_weight: int = 1
 
     @abstractmethod
     def get(self, key: str) -> Fact | None:

@@ -31,12 +31,16 @@ _BACKENDS: dict[str, tuple[str, str]] = {
     "mariadb": ("sql", "mysql"),
     "sqlite": ("sql", ""),
     "inherited": ("parent_facts", ""),
+    "s3": ("bucket", "backup"),
+    "gs": ("bucket", "backup"),
+    "az": ("bucket", "backup"),
+    "bucket": ("bucket", ""),
 }
 """URL scheme -> module beside this one, and the extra that brings what it needs."""
 
 _FORMS = (
     "memory:NAME, etcd://…, zookeeper://…, nats://…, redis://…, postgresql://…, cockroachdb://…, "
-    "mysql://… or sqlite:///PATH"
+    "mysql://…, sqlite:///PATH, s3://…, gs://…, az://… or bucket:///PATH"
 )
 
 _lock = threading.Lock()

@@ -456,9 +456,12 @@ class JournalStore(ABC):
             share with others, and may be quiet: they should be stepped. Any thread; must not block.
         encryption: keys for journals that are opened from now on; None = they are not encrypted.
         clear_budget: how much of all of them is decrypted in memory.
+        lease_ahead_ms: that of topics which have the default, where that is shorter than an append
+            takes; 0 = the default.
     """
 
     is_remote = False
+    lease_ahead_ms = 0
     encryption: DataKeys | None = None
     clear_budget: ClearBudget | None = None
     ask: Callable[[list[tuple[str, int]]], None] = staticmethod(lambda _: None)

@@ -12,7 +12,7 @@ import pytest
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.cli import clustering as module
-from dejaqueue.cli.clustering import ClusterSeat
+from dejaqueue.cli.clustering import ClusterSeat, coordinator_url
 from dejaqueue.cluster import embedded
 from dejaqueue.coordinator import registry
 from dejaqueue.errors import Unavailable
@@ -164,3 +164,14 @@ def test_who_is_stopped_while_it_waits_for_the_other_servers_ends_its_own(
     assert server.told == ["start", "stop"]
     seat.reload_files()
     assert server.told[-1] == "reload_files"
+
+
+def test_facts_may_be_where_the_journals_are() -> None:
+    journal = JournalSettings(url="s3://bucket/queues?between_ms=50")
+    for said, expected in (
+        ("journal", "s3://bucket/queues?between_ms=50"),
+        ("etcd://host:2379", "etcd://host:2379"),
+        ("", ""),
+    ):
+        settings = BrokerSettings(journal=journal, cluster=ClusterSettings(coordinator=said))
+        assert coordinator_url(settings) == expected

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from dejaqueue.cluster.clocks import (
 )
 from dejaqueue.cluster.members import PREFIX as MEMBERS
 from dejaqueue.cluster.members import Member, Membership
-from dejaqueue.coordinator.in_process import ProcessFacts
+from dejaqueue.coordinator.in_process import ProcessCoordinator, ProcessFacts
 from dejaqueue.settings import ClockSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
 
@@ -313,6 +314,34 @@ def test_who_was_wrong_stays_so_when_the_others_are_gone__and_is_right_once_put_
     brokers.go_on(33)
     assert brokers.clocks["b"].stepped_us == -HOUR_MS * 1_000
     assert brokers.apart_us("b") == 0
+
+
+def test_what_comes_late_through_the_coordinator_is_no_clock_that_is_behind(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.join("a")
+    brokers.join("b")
+    brokers.go_on(20)
+    slow = brokers.comparisons["a"]
+    put = ProcessCoordinator.put
+
+    def put_late(self: ProcessCoordinator, key: str, value: bytes, *rest: Any, **more: Any) -> int:
+        if key == f"{PREFIX}a":  # the others look meanwhile, and see nothing of it yet
+            for _ in range(30):
+                brokers.elapsed.advance(ms=100)
+                for clock in brokers.clocks.values():
+                    clock.advance(ms=100)
+                brokers.comparisons["b"].look("s", brokers.clocks["b"])
+        return put(self, key, value, *rest, **more)
+
+    monkeypatch.setattr(ProcessCoordinator, "put", put_late)
+    for _ in range(5):
+        brokers.elapsed.advance(ms=2_000)
+        for clock in brokers.clocks.values():
+            clock.advance(ms=2_000)
+        slow.look("s", brokers.clocks["a"])
+        brokers.comparisons["b"].look("s", brokers.clocks["b"])
+        assert brokers.apart_us("a") == brokers.apart_us("b") == 0
 
 
 def test_bounds_that_contradict_each_other_are_replaced() -> None:

@@ -354,7 +354,7 @@ class Partition:
     @property
     def door_to_read(self) -> JournalDoor | None:
         """The way to its journal, if its next step would read it on the worker's thread."""
-        is_read = self.loaded or self._is_closed or self.opening is not None
+        is_read = self.loaded or self._closed is not None or self.opening is not None
         door = self._door
         if is_read or self._failed is not None or door.executor is not None:
             return None

@@ -155,7 +155,7 @@ class ServedTopic(ServedView):
         self.served_as = service.served_as
         self.journals = service.journals
         self.number = service.number
-        self.topic = topic
+        self.topic = topic = topic.served_ahead(ports.store.lease_ahead_ms)
         self.shard = parse_shard(self.served_as)
         self.home: TopicHome | None = None
         if self.shard is not None and self.shard[1] == 0:
@@ -354,8 +354,11 @@ class ServedTopic(ServedView):
                 lock, so that of two changes the older one is never adopted last.
         """
         with self._altering:
-            topic = read()
-            if topic is None or topic == self.topic:
+            changed = read()
+            if changed is None:
+                return
+            topic = changed.served_ahead(self._ports.store.lease_ahead_ms)
+            if topic == self.topic:
                 return
             for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
                 self._add(number)

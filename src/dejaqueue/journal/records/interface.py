@@ -95,10 +95,12 @@ class RecordStore(ABC):
     Attributes:
         record_bytes_max: bytes of one record at most, for all logs of this store.
         summary: for status: the server's name and version, without secrets.
+        lease_ahead_ms: see JournalStore.lease_ahead_ms.
     """
 
     record_bytes_max: int = 1 << 20
     summary: str = ""
+    lease_ahead_ms: int = 0
 
     @abstractmethod
     def open(self, topic: str, partition: int) -> RecordLog:

@@ -77,6 +77,7 @@ class RecordJournalStore(JournalStore):
         concurrency: Concurrency | None = None,
     ) -> None:
         self.records = records
+        self.lease_ahead_ms = records.lease_ahead_ms
         self._concurrency = concurrency or Concurrency()
         self.is_short: Callable[[], bool] = lambda: False
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds

@@ -35,12 +35,16 @@ from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 
 RECORD_BYTES_MAX: Final = 16 << 20
 """A request takes as long as its answer is away, whatever it carries: few and large ones."""
-READS_AT_ONCE: Final = 8
+READS_AT_ONCE: Final = 32
+"""A partition that is taken over is read by a request for each record, about."""
 PATIENCE_SECONDS: Final = 5
 """So long a request that may be repeated is made again."""
 BETWEEN_MS: Final = 100
 """Ten requests a second at most that append, whatever is appended."""
 BETWEEN_MS_MAX: Final = 10_000
+LEASE_AHEAD_MS: Final = 1_000
+"""A lease waits for the request that is on its way, and for its own: some hundred milliseconds, of
+which the slowest take several."""
 SHARED: Final = "="
 """Names that begin so are of logs to which several append by turns, as the catalogue's."""
 FORMAT: Final = 1
@@ -141,6 +145,7 @@ class BucketRecordStore(RecordStore):
         self._bucket = bucket
         self.record_bytes_max = record_bytes_max
         self.summary = f"bucket {bucket.url}"
+        self.lease_ahead_ms = LEASE_AHEAD_MS
         self._check()
         self._pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="dejaq-bucket")
         self.lives = Lives(
