@@ -199,7 +199,9 @@ class ZooKeeperServer:
                 kept.pop(watch, None)
 
     def _fire(self, path: str, *, is_child: bool) -> None:
-        places = [("data", path)] + ([("children", _parent(path))] if is_child else [])
+        places = [("data", path)]
+        if is_child:
+            places += [("children", path), ("children", _parent(path))]
         for place in places:
             for watch in self._watches.pop(place, {}):
                 watch(path)
