@@ -1,8 +1,8 @@
 """The JetStream of the simulated cluster answers as a real one does.
 
-Covered: every request that the coordinator makes, in 200 drawn orders, what is pushed to a listener,
-and the marker of what has vanished. Not covered: when that is, elections, and what a leader answers
-while a change is only proposed (tests/cluster has real ones with three servers).
+Covered: every request that the coordinator makes, in 200 drawn orders, what is pushed to a
+listener, and the marker of what has vanished. Not covered: when that is, elections, and what a
+leader answers while a change is only proposed (tests/cluster has real ones with three servers).
 """
 
 from __future__ import annotations

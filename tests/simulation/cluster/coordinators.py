@@ -20,6 +20,7 @@ from greenlet import getcurrent
 
 from dejaqueue.cluster.clocks import PREFIX as CLOCKS
 from dejaqueue.connections import zookeeper as zookeeper_sessions
+from dejaqueue.connections.extras import load
 from dejaqueue.coordinator import (
     counted,
     etcd,
@@ -278,7 +279,7 @@ def coordinators_in_fibers() -> Iterator[None]:
             patch.setattr(module, "threading", threads)
             patch.setattr(module, "time", times)
         patch.setattr(ZooKeeperFacts, "ways", {})
-        patch.setattr(zookeeper_sessions, "load", simulated_kazoo(zookeeper_sessions.load))
+        patch.setattr(zookeeper_sessions, "load", simulated_kazoo(load))
         for module in (counted, jetstream):
             patch.setattr(module, "time", times)
         patch.setattr(facts_server, "socket", fiber_sockets())

@@ -15,6 +15,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -300,9 +301,7 @@ class KvConnection(NatsConnection):
                     give(lambda: None)
 
             for place, (headers, content) in enumerate(messages):
-                self._there.call(
-                    subject, headers, content, lambda answer, place=place: take(place, answer)
-                )
+                self._there.call(subject, headers, content, partial(take, place))
 
         changes = not subject.startswith("$JS.API.")
         try:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace, TracebackType
-from typing import cast
+from typing import Any
 
 import pytest
 
-from dejaqueue.coordinator import facts_server, parent_facts
+from dejaqueue.coordinator import facts_server
 from dejaqueue.coordinator.facts_server import FactsServer
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Coordinator
@@ -51,10 +52,11 @@ class ParentFacts(ProcessFacts):
         way = StoppedWay(world)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(facts_server, "threading", _threads_of(self._fibers))
-            patch.setattr(facts_server.socket, "socketpair", lambda: _pair(way), raising=False)
+            pairs = SimpleNamespace(socketpair=partial(_pair, way))
+            patch.setattr(facts_server, "socket", pairs)
             patch.setattr(facts_server, "Connection", lambda end: end)
-            end = cast(End, self._server.connect())
-        return ParentCoordinator(cast("parent_facts.Connection", end)), way, end.close
+            end: Any = self._server.connect()
+        return ParentCoordinator(end), way, end.close
 
 
 class StoppedWay(FarWay):

@@ -76,7 +76,11 @@ class FarWay:
 
     def ask(self, call: Callable[[], Answer], *, changes: bool) -> Answer:
         """Have the server do something. Raises Lost, and what the call raises."""
-        return self.ask_later(lambda give: give(call), changes=changes)
+
+        def begin(give: Callable[[Callable[[], Answer]], None]) -> None:
+            give(call)
+
+        return self.ask_later(begin, changes=changes)
 
     def ask_later(
         self,
