@@ -187,6 +187,8 @@ AIMS: Mapping[str, Mapping[str, Any]] = {
     "a_clock_that_jumps_is_believed": _CLOCKS,
     "a_sleeper_sends_what_it_leased": {"surely": frozenset({SLEEPS})},
     "a_beginning_is_taken_for_the_whole": {"surely": frozenset({BEGINNINGS})},
+    # At full length, with no plan: topics live long enough there for somebody to be told late.
+    "a_decision_goes_with_its_topic": vars(PLAIN),
 }
 """Of bugs of clusters. See Garden.aims."""
 
