@@ -1,5 +1,6 @@
 """`python -m tests.simulation.find_mutants [NAMES]`: which seed finds each planted bug; what
-`make mutants` runs. Says so if nobody finds one, and writes found_by.json.
+`make mutants` runs. Says so if nobody finds one, and writes found_by.json. With `--keep 3` it looks
+for three, which a change of the product does not all spoil at once.
 
 With `--seconds N` it says instead how many seconds of a core it takes to find each, N at most, from
 seed `--first` on, in seeds `--haste` times shorter.
@@ -10,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from itertools import islice
 
 import pytest
 
@@ -18,6 +21,7 @@ from tests.simulation.planted import (
     BROKER,
     CLIENTS,
     CLUSTER,
+    KEPT_MAX,
     KEYS,
     MOVES,
     REGISTERS,
@@ -38,20 +42,25 @@ GARDENS = {
 }
 
 
-def plant(garden: Garden, names: list[str]) -> int:
-    """Plant each; how many were not found."""
+def plant(garden: Garden, names: list[str], count: int) -> int:
+    """Plant each, and look for so many seeds that find it; how many were not found."""
     missed = 0
-    found_by = {n: seed for n, seed in garden.found_by().items() if n in garden.mutants}
+    found_by = {n: seeds for n, seeds in garden.found_by().items() if n in garden.mutants}
     for name in names:
+        began_s = time.process_time()
         with pytest.MonkeyPatch.context() as patch:
-            seed = garden.seed_that_finds(name, patch)
-        print(f"{name}: {'NOBODY NOTICED' if seed is None else f'seed {seed}'}", flush=True)
-        if seed is None:
+            seeds = list(islice(garden.seeds_that_find(name, patch), count))
+        took_s = time.process_time() - began_s
+        told = f"seeds {seeds}" if seeds else "NOBODY NOTICED"
+        print(f"{name}: {told} ({took_s:.1f} s)", flush=True)
+        if not seeds:
             missed += 1
             found_by.pop(name, None)
         else:
-            found_by[name] = seed
-        garden.path.write_text(json.dumps(dict(sorted(found_by.items())), indent=1) + "\n")
+            former = [one for one in found_by.get(name, []) if one not in seeds]
+            found_by[name] = [*seeds, *former][:KEPT_MAX]
+        lines = (f" {json.dumps(name)}: {seeds}" for name, seeds in sorted(found_by.items()))
+        garden.path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     return missed
 
 
@@ -61,6 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--kind", choices=GARDENS, help="of these alone")
+    parser.add_argument("--keep", type=int, default=1, help=f"so many seeds, {KEPT_MAX} at most")
     parser.add_argument("--seconds", type=float, help="say how long it takes to find each")
     parser.add_argument("--first", type=int, default=5_000_000)
     parser.add_argument("--haste", type=int, default=1)
@@ -71,7 +81,7 @@ def main() -> int:
             continue
         names = [n for n in garden.mutants if not options.names or n in options.names]
         if options.seconds is None:
-            missed += plant(garden, names)
+            missed += plant(garden, names, options.keep)
             continue
         for name in names:
             seeds = range(options.first, options.first + 10_000)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dejaqueue.broker.consumers.dispatch import Push
 from tests.simulation.cluster.faults import SECOND, ClusterFaults, Loses
 from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.plan import BEGINNINGS, SLEEPS
 from tests.simulation.scenario import TOPIC
 
 SHARE = 0.3
@@ -41,8 +42,9 @@ class AimedFaults:
 
     def begin(self) -> None:
         """In some seeds one of the two, in some both."""
-        for aim in (self._cut_appends_short, self._sleep_on_leases):
-            if self._dice.random() < SHARE:
+        surely = self._cluster.plan.surely
+        for name, aim in ((BEGINNINGS, self._cut_appends_short), (SLEEPS, self._sleep_on_leases)):
+            if self._dice.random() < SHARE or name in surely:
                 self._later(aim)
 
     def _later(self, aim: Callable[[], None]) -> None:

@@ -41,13 +41,13 @@ from tests.simulation.cluster.coordinators import (
     Facts,
     LateReader,
     coordinators_in_fibers,
-    fibers_now,
     make_facts,
 )
 from tests.simulation.cluster.fibers import FiberClock, Fibers
 from tests.simulation.cluster.nats_servers import FULL_LINE, WRITE_LINE, NatsServer, NatsServers
 from tests.simulation.cluster.nats_wire import Processes, use_simulated_servers
 from tests.simulation.cluster.plan import choose_plan
+from tests.simulation.cluster.stand_ins import fibers_now
 from tests.simulation.run import SECOND, Run
 
 NAMES = ("a", "b", "c", "d", "e", "f")

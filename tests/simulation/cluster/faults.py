@@ -11,6 +11,8 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import DejaQError
 from dejaqueue.testing.simulation.world import World
 from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.plan import CLOCKS, SERVED
+from tests.simulation.cluster.server_faults import ServerFaults
 from tests.simulation.scenario import TOPIC, Scenario
 
 SECOND = 1_000_000
@@ -45,7 +47,7 @@ class ClusterFaults:
         self.count = 0
         # Drawn apart: other seeds, those that once found something among them, go on as they did.
         self._clocks = random.Random(f"{world.seed} clocks")
-        self._goes_wrong = self._clocks.random() < 0.3
+        self._goes_wrong = self._clocks.random() < 0.3 or CLOCKS in cluster.plan.surely
         self._sleeps = random.Random(f"{world.seed} sleeps")
         self._sleeps_in_appends = cluster.plan.is_apart and self._sleeps.random() < 0.3
         self.calm_until_us = 0
@@ -69,10 +71,16 @@ class ClusterFaults:
             self._kinds.append((20, self._step_clock))
         if scenario.grows:
             self._kinds.append((20, self._grow))
+        self._of_servers: ServerFaults | None = None
+        if cluster.plan.coordinator in SERVED:
+            self._of_servers = ServerFaults(world, cluster, self._is_calm, end_us)
 
     @property
     def _over(self) -> bool:
         return self._world.now_us >= self._end_us
+
+    def _is_calm(self) -> bool:
+        return self._world.now_us < self.calm_until_us
 
     def begin(self) -> None:
         """Some seeds stay calm."""
@@ -81,6 +89,8 @@ class ClusterFaults:
             self._world.after(
                 self._clocks.randint(0, 3 * self._second), self._come_with_a_wrong_clock
             )
+        if self._of_servers is not None:
+            self._of_servers.begin()
         if not self._world.chance(0.08):
             self._world.after(self._world.between(0, 3 * self._second), self._break_something)
 
@@ -90,6 +100,8 @@ class ClusterFaults:
         self._cluster.server.hung.clear()
         self._cluster.trouble = 0.0
         self._cluster.append_us_max = self._cluster.facts_us_max = 0
+        if self._of_servers is not None:
+            self._of_servers.heal()
         for machine in self._cluster.machines:
             machine.slow_share = 0.0
             machine.life.paused_until_us = 0

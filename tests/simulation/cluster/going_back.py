@@ -39,7 +39,9 @@ class GoingBack:
             return
         now_us = self._world.now_us
         # Topics are made at the very beginning.
-        latest_us = now_us + 60_000 if self._dice.random() < 0.5 else end_us - SECOND
+        latest_us = now_us + 60_000
+        if self._dice.random() >= 0.5:
+            latest_us = max(now_us, end_us - SECOND)
         copied_us = self._dice.randint(now_us, latest_us)
         young = random.Random(f"{self._world.seed} young copy")
         if young.random() < YOUNG_SHARE:  # brokers have started and joined by then

@@ -25,9 +25,9 @@ from dejaqueue.connections.nats.connection import TIMEOUT_S, NatsConnection, Rep
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats import store, watch
-from tests.simulation.cluster.coordinators import fiber_threads, fibers_now
 from tests.simulation.cluster.fibers import FiberClock, Waiter
 from tests.simulation.cluster.nats_servers import NatsServer, NatsServers
+from tests.simulation.cluster.stand_ins import fiber_threads, fibers_now
 
 ANSWER_US_MAX = 20_000
 STOP_US_MAX = 1_500_000

@@ -6,13 +6,16 @@ Its dice are its own: what a seed draws elsewhere does not depend on it.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dejaqueue.coordinator.bells import TTL_MS_MIN
 
 LEASE_MS = 1_000
 PATIENCE_SECONDS = 2.0
 LATE_US_MAX = 4_000_000
+CLOCKS, BEGINNINGS, SLEEPS = "clocks", "beginnings", "sleeps"
+"""Clocks that are far off; appends of which the beginning alone arrives; leases that are slept out.
+See faults.py, aimed.py."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Plan:
         append_us_max: how long an append is on its way, and its answer; 0 = they take no time.
         facts_us_max: the same for a call of the coordinator, for one in twenty; the others take
             3 ms at most.
-        coordinator: memory, sqlite or etcd; see coordinators.py.
+        coordinator: memory, sqlite, etcd, or one of SERVED; see coordinators.py.
         outage: when the coordinator is restored from an older copy, all brokers have died.
         moves: brokers join and leave for good, and clocks drift.
         is_apart: appends run beside the worker, as in the product. In seeds that found something
@@ -31,6 +34,8 @@ class Plan:
         aims: faults are aimed at moments that chance seldom meets (aimed.py), and the topic that is
             deleted while its journal hangs is in use. Not in seeds that found something before.
         hangs: now and then the server answers nothing about one journal.
+        surely: faults that this seed has whatever its dice say, by their names: CLOCKS, BEGINNINGS,
+            SLEEPS.
         haste: it is so many times shorter, things break so many times as often and for a time that
             is so many times shorter, and so are leases of brokers and what a broker waits.
     """
@@ -43,6 +48,7 @@ class Plan:
     is_apart: bool = False
     aims: bool = False
     hangs: bool = False
+    surely: frozenset[str] = frozenset()
     haste: int = 1
 
     @property
@@ -62,12 +68,23 @@ class Plan:
 
 
 PLAIN = Plan()
+SERVED_FROM = 8_000_000
+"""Seeds below go on as they did, those that once found something among them."""
+SERVED = ("redis", "parent", "jetstream", "zookeeper")
+"""What brokers agree by in half of the other seeds."""
 
 
 def choose_plan(seed: int, haste: int = 1) -> Plan:
     """The plan of a seed: two in five are plain."""
     hangs = random.Random(f"{seed} hangs").random() < 0.3
     dice = random.Random(f"{seed} plan")
+    served = random.Random(f"{seed} served")
+    if seed >= SERVED_FROM and served.random() < 0.5:
+        return replace(_plan(dice, hangs, haste), coordinator=served.choice(SERVED))
+    return _plan(dice, hangs, haste)
+
+
+def _plan(dice: random.Random, hangs: bool, haste: int) -> Plan:
     if dice.random() < 0.4:
         return Plan(haste=haste, is_apart=True, aims=True, hangs=hangs)
     return Plan(
