@@ -1,8 +1,8 @@
 """Covers: buckets, journals in them, signed URLs and backups at Azure's store, by the server with
 which its users test; and at a gateway of S3's protocol.
 
-Not covered: S3's protocol by moto's server, in which all of this runs in many files; Google's store,
-whose XML calls, which the library uses, fake-gcs-server does not take.
+Not covered: S3's protocol by moto's server, in which all of this runs in many files; Google's
+store, whose XML calls, which the library uses, fake-gcs-server does not take.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`python -m tests.crash.disasters --count 500 --seed 1`: disasters, and what is restored after them.
+"""`python -m tests.crash.disasters --count 500 --seed 1`: what is restored after disasters.
 
 A real broker under load archives as it goes. It is killed, its store goes away and comes back, it
 starts again; then its directory is lost, or an older copy of it is put in place, and a part of the
-archive may be rotten, cut short or missing. It is restored by the command, which may have a wrong key
-at first, and be killed; and what is there is compared with what was acknowledged and when.
+archive may be rotten, cut short or missing. It is restored by the command, which may have a wrong
+key at first, and be killed; and what is there is compared with what was acknowledged and when.
 
 Every choice comes from a number, which is printed with what went wrong. What the machine does
 meanwhile does not.
@@ -385,7 +385,7 @@ def main() -> int:
             disaster = Disaster(plan, store, Path(place))
             try:
                 disaster.run()
-            except Exception as wrong:  # each is told, and the next one is tried
+            except Exception as wrong:  # noqa: BLE001 - each is told, and the next one is tried
                 failed += 1
                 print(f"seed {seed}: {wrong!r}\n  {plan}", flush=True)
             else:

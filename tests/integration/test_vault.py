@@ -1,5 +1,5 @@
-"""Covers: a broker whose master key is in a real Vault's transit engine: what it wrote is read after
-a rotation within Vault, and is refused without the right, or while Vault is sealed.
+"""Covers: a broker whose master key is in a real Vault's transit engine: what it wrote is read
+after a rotation within Vault, and is refused without the right, or while Vault is sealed.
 
 Not covered: how each answer is translated (tests/unit/journal/encryption/test_key_services.py).
 """

@@ -226,6 +226,8 @@ def _choice(kind: type[_Choice], name: str, value: Any) -> _Choice:
         raise BadRequest(f"topic.{name}", f"one of {', '.join(kind)}", value) from None
 
 
+LEASE_AHEAD_MS = 25
+"""By default; where appends take longer the journal says how long (`served_ahead`)."""
 LEASE_MS_USUAL_MIN = 1_000
 """Shorter leases are allowed, and warned of."""
 COLD_AFTER_MS_USUAL_MIN = 60_000
@@ -260,8 +262,9 @@ class Topic:
     """In a cluster: shards that its partitions are dealt to, each served by a broker of its own."""
     lease_ms: int = 30_000
     """How long a delivered message belongs to its consumer."""
-    lease_ahead_ms: int = 25
-    """How long before its due time a message may be sent to a client, which holds it until then."""
+    lease_ahead_ms: int = LEASE_AHEAD_MS
+    """How long before its due time a message may be sent to a client, which holds it until then.
+    25 is 1,000 where the journal is in a bucket."""
     max_payload_bytes: int = limits.PAYLOAD_BYTES_DEFAULT
     """Bytes of one payload at most."""
     max_delay_ms: int = 0
@@ -470,6 +473,16 @@ class Topic:
             text = "payloads go and come back for little, and may be late"
             texts.append(f"cold_after_ms is {self.cold_after_ms}: {text}")
         return tuple(texts)
+
+    def served_ahead(self, ahead_ms: int) -> Topic:
+        """As it is served where the default of `lease_ahead_ms` is this; 0 = the usual one.
+
+        >>> Topic("reminders").served_ahead(1_000).lease_ahead_ms
+        1000
+        """
+        if not ahead_ms or self.lease_ahead_ms != LEASE_AHEAD_MS:
+            return self
+        return replace(self, lease_ahead_ms=max(LEASE_AHEAD_MS, min(ahead_ms, self.lease_ms)))
 
     def settings(self) -> dict[str, Any]:
         """All settings as JSON values, whether they are the default or not."""
