@@ -12,6 +12,7 @@ import secrets
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 from unittest import mock
 
 import pytest
@@ -19,26 +20,29 @@ import pytest
 from dejaqueue.connections.object_bucket import ObjectBucket
 from dejaqueue.journal.records.bucket.store import PATIENCE_SECONDS, BucketRecordStore
 from dejaqueue.testing.record_conformance import RecordConformance
-from dev.services import Service
+from dev.services.azurite import Azurite
+from dev.services.versitygw import Versitygw
 from tests.backups import check_bucket, client_of, restored, started, taken
 from tests.server_fixtures import served
 
 pytestmark = pytest.mark.may_skip
 
+Store: TypeAlias = Azurite | Versitygw
 STORES = ["azurite", "versitygw"]
 
 
 @pytest.fixture(scope="module", params=STORES)
-def store(request: pytest.FixtureRequest) -> Iterator[Service]:
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """A server; the environment of this process names it meanwhile."""
     for service in served(request.param):
+        assert isinstance(service, Azurite | Versitygw)
         with mock.patch.dict(os.environ, service.environment):
             yield service
 
 
 @pytest.fixture
-def url(store: Service) -> str:
-    return str(store.new_bucket(f"b{secrets.token_hex(8)}"))
+def url(store: Store) -> str:
+    return store.new_bucket(f"b{secrets.token_hex(8)}")
 
 
 def test_objects_are_stored_once(url: str) -> None:
@@ -81,7 +85,7 @@ class TestRecords(RecordConformance):
     asks_to_drop = False
 
     @pytest.fixture(autouse=True)
-    def _use(self, store: Service, url: str) -> None:
+    def _use(self, store: Store, url: str) -> None:
         self.served, self.url = store, url
 
     def server_address(self) -> tuple[str, int]:

@@ -273,7 +273,11 @@ class Disaster:
         assert verified.returncode in (0, 5), verified.stderr
         if plan.damage != "missing":
             assert verified.returncode == 5, f"{plan.damage} {path}: {verified.stdout}"
-        return lambda: path.write_bytes(content) and None
+
+        def mend() -> None:
+            path.write_bytes(content)
+
+        return mend
 
     def _restored(self) -> dict[str, Any] | None:
         """What the command says of a restore that is done; None = it refuses what is damaged."""

@@ -45,6 +45,16 @@ def make_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         one.fixture.stop()
 
 
+def until_after(act: Callable[[], object], is_so: Callable[[], object]) -> None:
+    """As `until`, with something done before each look."""
+
+    def look() -> object:
+        act()
+        return is_so()
+
+    until(look)
+
+
 def core_of(kept: Kept) -> PartitionCore:
     return kept.fixture.broker.runtime(TOPIC).partitions[0].core
 
@@ -166,7 +176,7 @@ def test_a_crash_between_object_and_journal_leaves_the_payloads_where_they_were(
     kept.bucket.before_put = puts.append
     kept.bucket.fails_get = True
     kept.fixture.send(PAYLOADS, [far_ms] * 64)
-    until(lambda: kept.fixture.advance(1_000) or len(puts) > 0)
+    until_after(lambda: kept.fixture.advance(1_000), lambda: len(puts) > 0)
     assert cold_count(kept) == 0, "what cannot be read back is not relied on"
     kept.crash()
     kept.bucket.fails_get = False
@@ -205,7 +215,7 @@ def test_what_cannot_be_stored_stays__and_goes_later(make_kept: Callable[..., Ke
     kept.bucket.is_away = True
     far_ms = kept.fixture.clock.utc_ms() + DAY_MS
     kept.fixture.send(PAYLOADS, [far_ms] * 64)
-    until(lambda: kept.fixture.advance(1_000) or kept.bucket.calls > 0)
+    until_after(lambda: kept.fixture.advance(1_000), lambda: kept.bucket.calls > 0)
     assert cold_count(kept) == 0
     kept.back()
     kept.fixture.advance(5_000)
@@ -252,7 +262,7 @@ def test_switched_off_and_started_anew__the_collector_has_them_come_back(
     assert cold_count(kept) == 0, "nobody has looked"
     kept.collector.collect()
     counts = kept.fixture.broker.payloads.counts
-    until(lambda: kept.fixture.advance(200) or counts.cold_returned == 64)
+    until_after(lambda: kept.fixture.advance(200), lambda: counts.cold_returned == 64)
     settle_at(kept, 0)
     kept.clean()
     assert kept.stored == 0
@@ -269,9 +279,9 @@ def test_dead_letters_of_cold_messages_have_payloads_of_their_own(
     [got] = consumer.take_all()
     consumer.settle(SettleOp.NACK, partition=0, lease_id=got.lease_id)
     consumer.session.close(release=True)
-    until(lambda: kept.fixture.settle_down() or f"{TOPIC}.dead" in kept.fixture.broker.serving())
+    until_after(kept.fixture.settle_down, lambda: f"{TOPIC}.dead" in kept.fixture.broker.serving())
     found: list[bytes] = []
-    until(lambda: found.extend(kept.take(f"{TOPIC}.dead")) or found != [])
+    until_after(lambda: found.extend(kept.take(f"{TOPIC}.dead")), lambda: found)
     assert found == PAYLOADS[:1]
 
 
@@ -302,7 +312,7 @@ def erase_beside(kept: Kept, values: dict[str, Any]) -> dict[str, Any]:
     """A piece of an erasure, while time goes on."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(erase, kept.fixture.broker, kept.fixture.broker.runtime(TOPIC), values)
-        until(lambda: kept.fixture.advance(100) or future.done())
+        until_after(lambda: kept.fixture.advance(100), future.done)
         return future.result()
 
 

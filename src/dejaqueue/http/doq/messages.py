@@ -148,8 +148,9 @@ class Messages:
             if lapses is not None and not ack:
                 leased = push.leased
                 lapses.note(leased.lease_end_ms, int(leased.sequences[0]), int(leased.dues_ms[0]))
-            if push.batch.num_rows:
-                return rows.row_of(topic.topic, push.batch.to_pylist()[0])
+            for batch in push.kept:
+                if batch.num_rows:
+                    return rows.row_of(topic.topic, batch.to_pylist()[0])
         raise Missing("queue is empty")
 
     def _turns(self, topic: ServedTopic, number: int) -> Turns:

@@ -109,15 +109,16 @@ class Turns:
 
 
 def _waits(push: Push) -> bool:
-    return push.batch is not None and waits_for_store(push.batch)
+    return any(waits_for_store(batch) for batch in push.kept)
 
 
 def _fetch(found: list[Any]) -> DejaQError | None:
     """Have the payloads themselves in all pushes; waits for the payload store. Does not raise."""
     try:
         for index, answer in enumerate(found):
-            if isinstance(answer, Push) and answer.batch is not None:
-                found[index] = replace(answer, batch=whole_batch(answer, answer.batch))
+            if isinstance(answer, Push) and answer.kept:
+                whole = [whole_batch(answer, batch) for batch in answer.kept]
+                found[index] = replace(answer, kept=whole)
     except DejaQError as error:
         return error
     except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on
@@ -141,5 +142,5 @@ def _read(found: list[Any], *, done: bool) -> DejaQError | None:
     except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on
         return InternalError(f"{type(wrong).__name__}: {wrong}")
     for index, batch in zip(indices, batches, strict=True):
-        found[index] = replace(found[index], batch=batch)
+        found[index] = replace(found[index], kept=[batch])
     return None

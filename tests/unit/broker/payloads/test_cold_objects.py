@@ -64,7 +64,11 @@ def test_what_cannot_be_read_back_is_not_there(kept: Kept) -> None:
 
 def test_few_are_under_way_at_once(kept: Kept) -> None:
     gate = Event()
-    kept.bucket.before_put = lambda _: gate.wait(PATIENCE_SECONDS) and None
+
+    def wait(_: str) -> None:
+        gate.wait(PATIENCE_SECONDS)
+
+    kept.bucket.before_put = wait
     futures = [kept.cold.put("3-t", b"x") for _ in range(AT_ONCE)]
     assert kept.cold.put("3-t", b"x") is None
     gate.set()

@@ -238,7 +238,8 @@ def test_a_message_alone_goes_where_it_would_go_among_others(field: str) -> None
             for text in getattr(request.columns, field).to_pylist()
         }
         for text in texts:
-            fields = Fields(**{field: [text.encode()]})
+            texts_of: dict[str, Any] = {field: [text.encode()]}
+            fields = Fields(**texts_of)
             row = check_rows([b"x"], None, topic, fixture.now_ms, fields)
             put = Put()
             Router(router_of, 0, put).send(Batch(1, row, "", None, None, "all"), lambda _: None)
