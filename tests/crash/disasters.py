@@ -217,10 +217,10 @@ class Disaster:
         until(lambda: bool(Archive.open(self._where, make=True).ids()), "the first backup")
         load = Load(broker.url)
         try:
-            time.sleep(plan.load_seconds)
+            threading.Event().wait(plan.load_seconds)
             if plan.goes_away:
                 self._store.stop()
-                time.sleep(plan.load_seconds)
+                threading.Event().wait(plan.load_seconds)
                 self._store.start()
             if plan.restarts:
                 broker.kill()
@@ -229,7 +229,7 @@ class Disaster:
                 broker.stop()
                 shutil.copytree(self._place / "data", self._place / "older")
                 broker.start()
-            time.sleep(plan.load_seconds)
+            threading.Event().wait(plan.load_seconds)
             killed_ms = now_ms()
             broker.kill()
         finally:

@@ -71,7 +71,7 @@ def open_url(url: str) -> BucketCoordinator:
     return BucketCoordinator(DirectoryBucket(Path(path), "coordinator"))
 
 
-class _Own(NamedTuple):
+class _OwnFact(NamedTuple):
     """A fact that was put here.
 
     Attributes:
@@ -187,7 +187,7 @@ class BucketCoordinator(Coordinator):
         self._guard = threading.Lock()
         self._queue: list[_Call] = []
         self._bucket = bucket
-        self._own: dict[str, _Own] = {}
+        self._own: dict[str, _OwnFact] = {}
         self._beats: dict[str, tuple[bytes | None, int]] = {}
         """Renewals beside the log that were read last, and when they were asked for."""
         self._heard_us: dict[str, int] = {}
@@ -228,7 +228,7 @@ class BucketCoordinator(Coordinator):
         check_fact(key, value, revision, ttl_ms)
         began_us = self._clock.now_us()
         stored = self._change(Change(PUT, key, bytes(value), ttl_ms), revision)
-        self._own[key] = _Own(stored, ttl_ms, began_us)
+        self._own[key] = _OwnFact(stored, ttl_ms, began_us)
         return stored
 
     def renew(self, key: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, FastAPI, Path
 from fastapi.openapi.utils import get_openapi
@@ -22,6 +22,7 @@ from dejaqueue.http import (
     erasure_shapes,
     payload_shapes,
     shapes,
+    standby_shapes,
     subscription_shapes,
 )
 from dejaqueue.http.problems import MEDIA_TYPE
@@ -173,10 +174,22 @@ def install(app: FastAPI, description: str) -> None:
     app.openapi = document  # type: ignore[method-assign]
 
 
+PARTS: Final = (
+    shapes,
+    subscription_shapes,
+    backup_shapes,
+    payload_shapes,
+    standby_shapes,
+    erasure_shapes,
+    standby_shapes,
+)
+"""Modules whose models the document has."""
+
+
 def _models() -> list[type[Any]]:
     return [
         model
-        for part in (shapes, subscription_shapes, backup_shapes, payload_shapes, erasure_shapes)
+        for part in PARTS
         for model in vars(part).values()
         if isinstance(model, type)
         and issubclass(model, BaseModel)

@@ -437,9 +437,8 @@ def append_alone(append: Append) -> None:
 
 
 DOCUMENTS = ("keys", "key-uses", "backup", "backup-schedule", "restore", "payloads", "standby")
-"""What a store keeps for the broker beside topics: API keys (access/key_ring.py); its backups, and
-what is being restored (broker/backup); what tells its payloads from others' (broker/payloads);
-whether it is a standby's (broker/standby)."""
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py); of backups and what
+is being restored (broker/backup), of payloads (broker/payloads), of a standby (broker/standby)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed, which is rare: one for all stores of a process."""
 
@@ -516,19 +515,16 @@ class JournalStore(ABC):
         return 0
 
     def was_used(self, topic: str, partition: int) -> bool:
-        """False if nothing was ever stored in a partition, without opening its journal; True also
-        if that is not known."""
+        """False if nothing was ever stored in a partition; True also if that is not known."""
         return True
 
     def press_dead(self, now_ms: int, age_ms: int) -> None:
-        """Have what is kept as a whole gone if a row of it has been dead for so long, as soon as
-        can be. A time is noted when it is first called after that; what was there at the start
-        counts as dead for long. Where a server keeps the journals that is the server's."""
+        """Have what is kept as a whole gone, as soon as can be, if a row of it has been dead for so
+        long: since the first call that found it so. Where journals are on a server: the server's."""
         return
 
     def tidy(self, topics: Collection[str]) -> None:
-        """Forget what is kept here of journals that are on a server, but for those of these topics
-        and those that are open."""
+        """Forget what is kept here of journals on a server, but for these topics' and open ones."""
         return
 
     @abstractmethod
@@ -551,11 +547,7 @@ class JournalStore(ABC):
         return []
 
     def load_data_key(self, number: int) -> str | None:
-        """A wrapped data key; None if it was never stored.
-
-        Raises:
-            JournalDamaged: it is not what was stored.
-        """
+        """A wrapped data key; None if it was never stored. Raises JournalDamaged."""
         return None
 
     def store_data_key(self, number: int, text: str) -> None:

@@ -10,7 +10,7 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic import handing_over
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.open_rows import OpenRows
-from dejaqueue.client.consuming.releases import Releases
+from dejaqueue.client.consuming.release import Release
 from dejaqueue.wire.frames import Settle
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -37,10 +37,10 @@ def what_is_on_its_way_is_not_read_before_its_journal_is_closed(patch: pytest.Mo
 def who_closes_while_a_topic_moves_gives_nothing_back(patch: pytest.MonkeyPatch) -> None:
     """As it was: what it has is said to nobody, or to a partition that is closed."""
 
-    def send(self: Releases, releases: list[Settle]) -> None:
+    def send(self: Release, releases: list[Settle]) -> None:
         pass
 
-    patch.setattr(Releases, "send_elsewhere", send)
+    patch.setattr(Release, "send_elsewhere", send)
 
 
 @mutant

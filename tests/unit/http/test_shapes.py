@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from dejaqueue.http import (
-    backup_shapes,
-    columns,
-    erasure_shapes,
-    payload_shapes,
-    shapes,
-    subscription_shapes,
-)
-from dejaqueue.http.openapi import _schemas
+from dejaqueue.http import columns, shapes
+from dejaqueue.http.openapi import PARTS, _schemas
 
 
 def test_fields_of_a_message_are_those_that_are_taken() -> None:
@@ -19,7 +12,6 @@ def test_fields_of_a_message_are_those_that_are_taken() -> None:
 
 def test_every_shape_refuses_unknown_fields() -> None:
     for name, schema in _schemas().items():
-        parts = (shapes, subscription_shapes, backup_shapes, payload_shapes, erasure_shapes)
-        [model] = {getattr(part, name) for part in parts if hasattr(part, name)}
+        [model] = {getattr(part, name) for part in PARTS if hasattr(part, name)}
         if issubclass(model, shapes.Shape):
             assert schema["additionalProperties"] is False, name

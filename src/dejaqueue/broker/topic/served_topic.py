@@ -597,5 +597,4 @@ class ServedTopic(ServedView):
         """True once it is closed and nothing reads a partition any more, or writes to it."""
         if self._closings is None or not all(one.done() for one in self._closings):
             return False
-        opening = [partition.opening for partition in self.partitions]
-        return all(one is None or one.is_gone for one in opening)
+        return all(one.opening is None or one.opening.is_gone for one in self.partitions)

@@ -33,7 +33,7 @@ from dejaqueue.client.consuming.extending import Extender
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.consuming.open_rows import OpenRows
-from dejaqueue.client.consuming.releases import Releases
+from dejaqueue.client.consuming.release import Release
 from dejaqueue.client.consuming.settle_batches import Fate, SettleBatches
 from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink, backoff_ms
@@ -105,7 +105,7 @@ class ConsumeCore:
         self._failures = 0  # attempts to open a stream since one was answered on
         self._together = SettleBatches(alarm, self._send_together)
         self._settling = Settling(stream.topic, link_for, self._ring)
-        self._releases = Releases(transport, stream.topic, clock, watch)
+        self._releases = Release(transport, stream.topic, clock, watch)
 
     @property
     def part_calls(self) -> PartCalls:

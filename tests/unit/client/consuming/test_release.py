@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dejaqueue.client.connection_watch import ConnectionWatch
-from dejaqueue.client.consuming.releases import RELEASE_MS_MAX, Releases
+from dejaqueue.client.consuming.release import RELEASE_MS_MAX, Release
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -28,9 +28,9 @@ RELEASE = Settle(
 )
 
 
-def releases(transport: FakeTransport) -> Releases:
+def releases(transport: FakeTransport) -> Release:
     clock = SteadyClock()
-    return Releases(transport, "t", clock, ConnectionWatch("", clock))
+    return Release(transport, "t", clock, ConnectionWatch("", clock))
 
 
 def channel() -> FakeConsume:

@@ -30,7 +30,7 @@ RELEASE_MS_MAX = 1_000
 """A hand-over takes less."""
 
 
-class Releases:
+class Release:
     """Rows of one consumer that others may have.
 
     Args:
