@@ -75,7 +75,7 @@ def restore(
     """
     from dejaqueue.backup.archive import Archive
     from dejaqueue.backup.instants import chosen
-    from dejaqueue.broker.backup.restoring import Restore, RestorePlan
+    from dejaqueue.broker.backup.restoring import Restore, RestorePlan, keys_of
     from dejaqueue.errors import BadRequest
     from dejaqueue.journal.encryption.master_keys import load_master_keys
     from dejaqueue.journal.registry import encrypt
@@ -90,6 +90,9 @@ def restore(
     plan = replace(plan, follows=follows)
     source = settings.encryption.master_key
     masters = load_master_keys(source) if source else ()
+    # Before the journals are opened: what is written there first is a data key, by a master key
+    # that may be the wrong one.
+    keys_of(manifest, masters)
     store = _opened(settings)
     say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
     try:

@@ -437,8 +437,8 @@ def append_alone(append: Append) -> None:
 
 
 DOCUMENTS = ("keys", "key-uses", "backup", "backup-schedule", "restore", "payloads", "standby")
-"""What a store keeps for the broker beside topics: API keys (access/key_ring.py); of backups and what
-is being restored (broker/backup), of payloads (broker/payloads), of a standby (broker/standby)."""
+"""What a store keeps for the broker beside topics: API keys (access/key_ring.py); of backups and
+restores (broker/backup), of payloads (broker/payloads), of a standby (broker/standby)."""
 _CHANGING = threading.Lock()
 """Held while a document is changed, which is rare: one for all stores of a process."""
 
@@ -520,7 +520,7 @@ class JournalStore(ABC):
 
     def press_dead(self, now_ms: int, age_ms: int) -> None:
         """Have what is kept as a whole gone, as soon as can be, if a row of it has been dead for so
-        long: since the first call that found it so. Where journals are on a server: the server's."""
+        long, since the first call that found it so. On a server that is the server's."""
         return
 
     def tidy(self, topics: Collection[str]) -> None:

@@ -72,6 +72,13 @@ def test_an_encrypted_backup_needs_its_master_key__and_has_nothing_readable(
     refused = invoke("restore", str(where), "--data", str(tmp_path / "new"))
     assert refused.exit_code == 5
     assert "is encrypted, and encryption.master_key is not set" in refused.stderr
+    other = tmp_path / "other.key"
+    other.touch(mode=0o600)
+    other.write_text(base64.b64encode(bytes(range(1, 33))).decode())
+    wrong = ("--set", f"encryption.master_key=file:{other}")
+    refused = invoke("restore", str(where), "--data", str(tmp_path / "new"), *wrong)
+    assert "which was not given" in refused.stderr
+    assert not (tmp_path / "new").exists(), "a data key there would need the wrong key for ever"
     option = ("--set", f"encryption.master_key={key}")
     found = invoke("restore", str(where), "--data", str(tmp_path / "new"), *option)
     assert found.exit_code == 0, found.output

@@ -28,6 +28,7 @@ from dejaqueue.backup.fence import Fence, read_fence
 from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
 from dejaqueue.backup.manifest import Manifest
+from dejaqueue.broker.backup.archived_line import strangeness
 from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.site import Site
@@ -183,7 +184,7 @@ class Archiver:
 
     def _check_fence(self, bucket: Bucket) -> None:
         """Raise _ReplacedError if a standby was promoted. Raises Unavailable, JournalDamaged."""
-        fence = read_fence(bucket, Lineage(self._store).store)
+        fence = read_fence(bucket, Lineage(self.store).store)
         if fence is not None:
             raise _ReplacedError(fence)
 
@@ -191,7 +192,7 @@ class Archiver:
         """Archive from now on, if the settings have it."""
         if not self.is_wanted:
             return
-        self._store.follow(self._hear)
+        self.store.follow(self._hear)
         self._running = self._executor.submit(self._run)
 
     def close(self) -> None:
@@ -234,14 +235,14 @@ class Archiver:
     def note(self) -> ArchivePosition:
         """Where the archive stands: before the workers stop for a cut."""
         built, chain = self._built, self._chain  # before the tails
-        logs = {name: one.tail for name, one in self._store.open_logs().items()}
+        logs = {name: one.tail for name, one in self.store.open_logs().items()}
         if chain is None:
             return ArchivePosition(os.urandom(8).hex(), True, 0, logs)
         return ArchivePosition(chain.name, False, built, logs)
 
     def bounds(self, note: ArchivePosition, partitions: Iterable[HeldPartition]) -> dict[str, int]:
         """Behind which position of each log are all entries that are not in a cut."""
-        names = {one: name for name, one in self._store.open_logs().items()}
+        names = {one: name for name, one in self.store.open_logs().items()}
         found = dict(note.logs)
         for held in partitions:
             journal = held.journal
@@ -269,7 +270,8 @@ class Archiver:
     # --- its thread ---------------------------------------------------------------------------
 
     @property
-    def _store(self) -> SegmentStore:
+    def store(self) -> SegmentStore:
+        """The journals, where the settings have them archived."""
         store = self._broker.store
         assert isinstance(store, SegmentStore)
         return store
@@ -339,7 +341,7 @@ class Archiver:
             _ChainError, Refused: it is not that of these journals. JournalDamaged, Unavailable.
         """
         serve_used(self._broker)
-        lineage = Lineage(self._store)
+        lineage = Lineage(self.store)
         try:
             archive = Archive.open(self._broker.settings.backup.url)
         except BadRequest:
@@ -356,7 +358,9 @@ class Archiver:
             stored = chain.stored(numbers[-1])
             piece = chain.decode(numbers[-1], stored)
             assert stored is not None
-            self._check_same(piece)
+            strange = strangeness(piece, self.store)
+            if strange:
+                raise _ChainError(strange)
             previous = digest_of(stored)
             reached = _farther(reached, piece.reached)
         self._first, self._number = (numbers.start, numbers[-1]) if numbers else (1, 0)
@@ -365,24 +369,6 @@ class Archiver:
         self._chain = chain
         self._changed_us = self._changed_us or self._broker.clock.now_us()
         return True
-
-    def _check_same(self, piece: LogPiece) -> None:
-        """Raise _ChainError unless a piece is of these journals, and of nothing that they lack."""
-        logs = self._store.turn.logs
-        for name, position in piece.reached.items():
-            if name in logs and logs[name].tail < position:
-                raise _ChainError(f"these journals are older than piece {piece.number} of it")
-        for one in piece.slices:
-            if one.log not in logs:
-                continue  # all that is in it was dropped
-            try:
-                found = read_slice(one.log, logs[one.log], one.after, one.last, len(one.content))
-            except JournalDamaged:
-                continue  # they were given back
-            if found != one:
-                raise _ChainError(
-                    f"piece {piece.number} of it is of another copy of these journals"
-                )
 
     def _take_over(self) -> None:
         """What backups have told since."""
@@ -431,7 +417,7 @@ class Archiver:
 
     def _turn(self) -> None:
         """Store what all logs have got, up to one moment."""
-        clock, turn = self._broker.clock, self._store.turn
+        clock, turn = self._broker.clock, self.store.turn
         self._oldest_us = self._oldest_us or self._changed_us
         self._changed_us = 0  # in this order: see lag_us
         # What is acknowledged later in this millisecond is in the next turn.
@@ -468,7 +454,7 @@ class Archiver:
         for name, end in ends.items():
             at = reached.get(name, -1)
             if at < 0:  # it came into use since the backup
-                segments = self._store.turn.logs[name].listed.segments
+                segments = self.store.turn.logs[name].listed.segments
                 at = segments[0].first - 1 if segments else end
             while at < end and left > 0:
                 one = self._slice(name, at, end, left)
@@ -494,16 +480,16 @@ class Archiver:
 
     def _slice(self, name: str, after: int, last: int, byte_count_max: int) -> LogSlice:
         try:
-            return read_slice(name, self._store.turn.logs[name], after, last, byte_count_max)
+            return read_slice(name, self.store.turn.logs[name], after, last, byte_count_max)
         except JournalDamaged as damage:
             raise _ChainError(f"{damage}; it was not archived before") from damage
 
     def _new_keys(self) -> dict[str, str]:
         """Wrapped data keys that the chain may lack."""
-        keys = self._store.encryption
+        keys = self.store.encryption
         if keys is None or self._told_key == keys.current(0):
             return {}
-        texts = {one: self._store.load_data_key(one) for one in self._store.data_key_numbers()}
+        texts = {one: self.store.load_data_key(one) for one in self.store.data_key_numbers()}
         return {f"{number:016x}": text for number, text in texts.items() if text is not None}
 
     def _put(self, piece: LogPiece) -> bool:
@@ -527,7 +513,7 @@ class Archiver:
         if self._said_us:
             log.info("the archive is stored again")
         self._said_us, self._number, self._previous = 0, piece.number, digest_of(stored)
-        keys = self._store.encryption
+        keys = self.store.encryption
         self._told_key = 0 if keys is None else keys.current(0)
         self.pieces += 1
         self.stored_bytes += len(stored)

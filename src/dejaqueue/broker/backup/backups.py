@@ -21,6 +21,7 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.fence import read_fence
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
+from dejaqueue.broker.backup.archived_line import check_line
 from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
 from dejaqueue.broker.backup.backed_payloads import copy_payloads
 from dejaqueue.broker.backup.backup_counts import BackupCounts
@@ -31,7 +32,7 @@ from dejaqueue.broker.backup.cluster_backup import (
     ClusterCut,
     Order,
 )
-from dejaqueue.broker.backup.cut import Cut, HeldPartition, held_cut
+from dejaqueue.broker.backup.cut import Cut, HeldPartition, held_cut, serve_used
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.part import BackupParts
 from dejaqueue.broker.backup.partition_copies import copied, known_of, target_of
@@ -249,6 +250,9 @@ class Backups:
         if not full:
             newest = archive.newest(lineage.store)
             lineage.check(archive.bucket.url, newest)
+            if self.archiver.is_wanted:
+                serve_used(self._broker)
+                check_line(archive, newest, self.archiver.store)
             parent = None if anew else newest
         line = _Line(archive, lineage, parent)
         if self._broker.node is not None:

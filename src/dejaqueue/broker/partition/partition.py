@@ -216,13 +216,19 @@ class Partition:
             return self._next_try_after_failure_us()
         if is_due:
             next_us = self.step(busy=busy)
-            return core.clock.now_us() if has_more else next_us
+            return self._at_once() if has_more else next_us
         group = core.commits.group
         has_more |= bool(group.entries or group.replies) or not self.inbox.is_empty
         if has_more or core.engine.is_taking_over:
-            return core.clock.now_us()
+            return self._at_once()
         wakes_us = (self._look_us, self._chores.next_us(core))
         return min((wake_us for wake_us in wakes_us if wake_us is not None), default=None)
+
+    def _at_once(self) -> int:
+        """A step is wanted now, whatever `wants_step` would find: it knows of no group that waits
+        for the append before."""
+        self._look_us = _AT_ONCE
+        return self.core.clock.now_us()
 
     def _step(self, *, busy: bool) -> int | None:
         self._look_us = _AT_ONCE

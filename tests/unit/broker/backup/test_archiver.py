@@ -194,7 +194,11 @@ def test_an_older_copy_of_the_journals_does_not_go_on__a_full_backup_begins_anew
     until(lambda: "older than piece" in caplog.text, "it is told")
     assert any("nothing is archived until" in one for one in health_of(broker).warnings)
     sent(broker, b"3")
-    assert taken(broker, tmp_path / "backups")["state"] == "done"
+    refused = taken(broker, tmp_path / "backups")
+    assert "older than piece" in refused["error"]
+    assert "an old copy was put in place" in refused["error"]
+    assert restored_payloads(tmp_path) == {b"1", b"2"}, "what was archived is the newest still"
+    assert taken(broker, tmp_path / "backups", full=True)["state"] == "done"
     archived(broker)
     sent(broker, b"4")
     archived(broker)
