@@ -24,6 +24,7 @@ from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.engine.commands import ForgetTexts
 from dejaqueue.errors import (
     DejaQError,
     Fenced,
@@ -97,10 +98,11 @@ class World:
         self.replies: list[Reply] = []
         self.core = PartitionCore(lambda: self.topic, 0, self.clock, ring=self.ring)
         self.door = JournalDoor(lambda: self.open(), ownership=self.owner)
+        self.committer = Committer("test")
         self.partition = Partition(
             self.core,
             self.door,
-            Committer("test"),
+            self.committer,
             Dispatcher(10**12, lambda _number: True),
             Allotment(Backlog),
             Duties(Maintenance(writer, Quiet()), chores=(self.chore,)),
@@ -165,6 +167,28 @@ def test_a_step_that_breaks_off_answers_and_reads_again(world: World) -> None:
     assert (world.partition.loaded, world.partition.failure) == (False, None)
     assert world.ask()[0].error is None
     assert world.chore.loads == 2
+
+
+def test_a_group_that_waits_for_the_append_before_is_appended_when_that_has_landed(
+    world: World,
+) -> None:
+    world.ask()
+    commits, now_us = world.core.commits, world.clock.now_us()
+    for number in range(2):
+        forget = ChangeRequest(
+            lambda core: core.apply(ForgetTexts(core.now_ms())), world.replies.append, number
+        )
+        world.partition.put(forget)
+        world.partition.step(busy=True)
+    assert commits.in_flight
+    assert len(commits.group.entries) == 1, "the second waits for the first"
+    world.committer.start()
+    commits.wait_landed()
+    assert world.partition.go_on(is_due=False, busy=False) == now_us
+    assert world.partition.wants_step(now_us), "or its worker would leave it alone"
+    world.partition.step()
+    assert [reply.number for reply in world.replies] == [1, 0, 1]
+    world.committer.stop()
 
 
 def test_a_sync_that_failed_is_final(world: World) -> None:
