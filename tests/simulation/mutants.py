@@ -67,6 +67,13 @@ def delivers_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
+def a_group_that_waited_for_an_append_is_left_to_the_next_request(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    patch.setattr(Partition, "_at_once", lambda self: self.core.clock.now_us())
+
+
+@mutant
 def does_not_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FaultyFile, "sync", lambda self: None)
 

@@ -14,6 +14,7 @@ from concurrent.futures import Executor, Future
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.topic.threads import Running, Threads
@@ -81,7 +82,11 @@ class SimulatedCommitter(Committer):
 
 
 class SimulatedWorker(PartitionWorker):
-    """Takes its turns when the world says so."""
+    """Takes its turns when the world says so.
+
+    Holds: when it has nothing to do, no partition has something to append or to answer that is not
+    on its way: else that would wait for the next request, which may never come.
+    """
 
     def __init__(self, name: str, clock: Clock, world: World, life: Life) -> None:
         super().__init__(name, clock, SimulatedCommitter(name, world, life))
@@ -90,6 +95,7 @@ class SimulatedWorker(PartitionWorker):
         self._turn_is_planned = False
         self._planned_us: int | None = None
         self._busy = False
+        self._stepped: set[Partition] = set()
 
     def start(self) -> None:
         """There is no thread."""
@@ -112,16 +118,38 @@ class SimulatedWorker(PartitionWorker):
         delay_us = self._world.between(0, STALL_US_MAX if stalls else TURN_US_MAX)
         self._world.after(delay_us, self._take_turn, self._life)
 
+    def _step(self, partition: Partition, step: Callable[[], int | None]) -> None:
+        self._stepped.add(partition)
+        super()._step(partition, step)
+
+    def forget(self, partition: Partition) -> None:
+        """See PartitionWorker.forget."""
+        self._stepped.discard(partition)
+        super().forget(partition)
+
     def _take_turn(self) -> None:
         self._turn_is_planned = False
         self._busy = self.turn(busy=self._busy)
         if self._busy:
             self._plan_turn()
             return
+        self._check_rest()
         next_us = self.next_us
         if next_us is not None and next_us != self._planned_us:
             self._planned_us = next_us
             self._world.after(next_us - self._clock.now_us(), self._time_has_come, self._life)
+
+    def _check_rest(self) -> None:
+        if self._rung or self._landed:
+            return
+        for partition in self._stepped - self._lent:
+            if not partition.loaded:
+                continue
+            commits = partition.core.commits
+            waits = bool(commits.group.entries or commits.group.replies)
+            if waits and not commits.in_flight and not commits.is_broken:
+                place = f"{partition.core.topic().name}, {partition.number}"
+                raise AssertionError(f"partition {place} rests, and its group is not appended")
 
     def _time_has_come(self) -> None:
         self._planned_us = None
