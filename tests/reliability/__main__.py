@@ -117,7 +117,7 @@ def lanes(seeds: int, first: int, flips: int, chaos_minutes: float) -> list[Lane
             ],
             waits=False,
         ),
-        Lane([crashes, *storms, *cuts]),
+        Lane([crashes, *storms, *cuts, Part("20 disasters", ("-m", "tests.crash.disasters"))]),
         Lane(
             [
                 _of_pytest(
