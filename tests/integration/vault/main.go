@@ -14,6 +14,7 @@ import (
 	log "github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/vault/builtin/logical/transit"
 	vaulthttp "github.com/hashicorp/vault/http"
+	"github.com/hashicorp/vault/sdk/helper/consts"
 	"github.com/hashicorp/vault/sdk/logical"
 	"github.com/hashicorp/vault/sdk/physical/inmem"
 	"github.com/hashicorp/vault/vault"
@@ -26,6 +27,23 @@ func main() {
 	}
 }
 
+// noPlugins is a registry that the core asks before it looks into LogicalBackends.
+type noPlugins struct{}
+
+func (noPlugins) Contains(string, consts.PluginType) bool { return false }
+
+func (noPlugins) Get(string, consts.PluginType) (func() (interface{}, error), bool) {
+	return nil, false
+}
+
+func (noPlugins) Keys(consts.PluginType) []string { return nil }
+
+func (noPlugins) DeprecationStatus(string, consts.PluginType) (consts.DeprecationStatus, bool) {
+	return consts.Unknown, false
+}
+
+func (noPlugins) IsBuiltinEntPlugin(string, consts.PluginType) bool { return false }
+
 func serve() error {
 	logger := log.New(&log.LoggerOptions{Output: os.Stderr, Level: log.Warn})
 	physical, err := inmem.NewInmem(nil, logger)
@@ -37,6 +55,7 @@ func serve() error {
 		Logger:          logger,
 		DisableMlock:    true,
 		LogicalBackends: map[string]logical.Factory{"transit": transit.Factory},
+		BuiltinRegistry: noPlugins{},
 	})
 	if err != nil {
 		return err
