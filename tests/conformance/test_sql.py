@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dejaqueue.connections.sql import SqlFailure, Verdict
 from dejaqueue.connections.sql_urls import server_of
 from dejaqueue.journal.records.sql import SqlRecordStore
 from dejaqueue.testing.cutting_proxy import CuttingProxy
@@ -45,7 +46,11 @@ def own_url(service: Service, port: int, name: str) -> str:
     connection = server_of(service.url).connect()
     try:
         if scheme == "postgresql":
-            connection.change(f"CREATE SCHEMA IF NOT EXISTS {name}")
+            try:
+                connection.change(f"CREATE SCHEMA IF NOT EXISTS {name}")
+            except SqlFailure as failure:  # of two at once, PostgreSQL refuses one all the same
+                if failure.verdict is not Verdict.TAKEN:
+                    raise
             return f"{scheme}://dejaq@127.0.0.1:{port}/postgres?options=-csearch_path%3D{name}"
         connection.change(f"CREATE DATABASE IF NOT EXISTS {name}")
         return f"{scheme}://dejaq@127.0.0.1:{port}/{name}"
