@@ -25,6 +25,7 @@ from dejaqueue.errors import DejaQError, NotActive
 from tests.backups import newest
 from tests.cli.conftest import invoke
 from tests.crash.broker_process import BrokerProcess
+from tests.integration.metrics_page import fetch
 from tests.object_store import S3Server, s3_server
 from tests.patience import PATIENCE_SECONDS, until
 
@@ -191,6 +192,8 @@ def test_a_killed_broker_is_replaced_by_its_standby__and_does_not_come_back(
     work = Work(old.url)
     until(work.is_warm, "there is load")
     until(lambda: payloads(new.url, "left"), "it is followed")
+    page = fetch(new.http_port)[2]
+    assert {"dejaq_standby_behind_seconds", "dejaq_standby_entries_total"} <= set(page.split())
     old.kill()
     work.end()
     reached = reach_ms(where)

@@ -33,6 +33,8 @@ ADDED_LABELS = {"job", "instance"}
 # Shown where journals are on JetStream: tests/cluster/test_join_leave.py looks at them.
 OF_SERVERS = {name for name in METRICS if METRICS[name].labels[:1] == ("server",)}
 OF_SERVERS.add("dejaq_journal_disk_free_bytes")
+# Shown by a standby: tests/crash/test_standby_kill.py.
+OF_SERVERS |= {name for name in METRICS if name.startswith("dejaq_standby_")}
 # Shown by workers, as tests/unit/tasks/worker/test_metrics_page.py has it.
 OF_WORKERS: dict[str, dict[str, set[str]]] = {
     f"dejaq_worker_{metric.name}{end}": {label: set() for label in (*metric.labels, *more)}
