@@ -37,6 +37,7 @@ HEIGHT_MAX = 1_600
 """Pixels of a page; the settings of a topic go on for much longer at the width of a phone."""
 SHADES_MAX = 24
 """A pixel differs if a colour of it does by more, of 255."""
+LOOKS_MAX = 10
 DIFFERENT_MAX = 60
 """Pixels of a picture; a word of the bar that is missing is 200 and more."""
 
@@ -78,6 +79,7 @@ COMPARE = """async ([first, second, shades]) => {
     if ([0, 1, 2].some(c => Math.abs(one[at + c] - other[at + c]) > shades)) count++;
   return count;
 }"""
+_DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 _PROBE = """() => {
   const made = document.createElement("p");
   made.style = "position:absolute;white-space:nowrap";
@@ -113,11 +115,19 @@ def _has_letters(page: Page, paths: dict[str, str]) -> bool:
 
 
 def picture(page: Page, wide: int) -> bytes:
-    """The page as it is at this width."""
+    """The page as it is at this width, once two pictures in a row are the same: on a busy machine
+    the first one may be of a page that is being drawn."""
     page.set_viewport_size({"width": wide, "height": 900})
-    high = int(page.evaluate("document.documentElement.scrollHeight"))
-    clip: Any = {"x": 0, "y": 0, "width": wide, "height": min(high, HEIGHT_MAX)}
-    return page.screenshot(full_page=True, clip=clip, animations="disabled", caret="hide")
+    before = b""
+    for _ in range(LOOKS_MAX):
+        page.evaluate(_DRAWN)
+        high = int(page.evaluate("document.documentElement.scrollHeight"))
+        clip: Any = {"x": 0, "y": 0, "width": wide, "height": min(high, HEIGHT_MAX)}
+        now = page.screenshot(full_page=True, clip=clip, animations="disabled", caret="hide")
+        if now == before:
+            break
+        before = now
+    return before
 
 
 def difference(page: Page, kept: bytes, now: bytes) -> str:
