@@ -174,11 +174,12 @@ def test_a_group_that_waits_for_the_append_before_is_appended_when_that_has_land
 ) -> None:
     world.ask()
     commits, now_us = world.core.commits, world.clock.now_us()
+
+    def forget(core: PartitionCore) -> None:
+        core.apply(ForgetTexts(core.now_ms()))
+
     for number in range(2):
-        forget = ChangeRequest(
-            lambda core: core.apply(ForgetTexts(core.now_ms())), world.replies.append, number
-        )
-        world.partition.put(forget)
+        world.partition.put(ChangeRequest(forget, world.replies.append, number))
         world.partition.step(busy=True)
     assert commits.in_flight
     assert len(commits.group.entries) == 1, "the second waits for the first"
