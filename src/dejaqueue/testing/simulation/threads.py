@@ -14,7 +14,6 @@ from concurrent.futures import Executor, Future
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.topic.threads import Running, Threads
@@ -95,7 +94,7 @@ class SimulatedWorker(PartitionWorker):
         self._turn_is_planned = False
         self._planned_us: int | None = None
         self._busy = False
-        self._stepped: set[Partition] = set()
+        self._stepped: set[Any] = set()
 
     def start(self) -> None:
         """There is no thread."""
@@ -118,11 +117,11 @@ class SimulatedWorker(PartitionWorker):
         delay_us = self._world.between(0, STALL_US_MAX if stalls else TURN_US_MAX)
         self._world.after(delay_us, self._take_turn, self._life)
 
-    def _step(self, partition: Partition, step: Callable[[], int | None]) -> None:
+    def _step(self, partition: Any, step: Callable[[], int | None]) -> None:
         self._stepped.add(partition)
         super()._step(partition, step)
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: Any) -> None:
         """See PartitionWorker.forget."""
         self._stepped.discard(partition)
         super().forget(partition)
