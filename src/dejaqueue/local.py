@@ -19,7 +19,7 @@ import pyarrow as pa
 from dejaqueue.access.near_names import everybody_sees, telling_near_names
 from dejaqueue.access.senders import Requester
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import ConsumerSession, Push, Writer, delivery_batches
+from dejaqueue.broker.streams import ConsumerSession, Push, Writer, readable_batches
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.transport import ConsumeChannel, Delivery, WriteChannel
 from dejaqueue.clock import Clock
@@ -141,11 +141,7 @@ class _LocalConsumeChannel:
             if isinstance(queued, Pong):
                 self._on_pong(queued)
                 continue
-            try:
-                [batch] = delivery_batches([queued])
-            except DejaQError as error:
-                self._on_end(error)
-                return
+            [batch] = readable_batches([queued], self._broker.clock.utc_ms())
             if batch.num_rows == 0:
                 continue
             leased = queued.leased

@@ -36,3 +36,25 @@ def test_a_consumer_with_an_unknown_clock_gets_nothing_ahead(make_broker: MakeBr
     assert consumer.payloads() == []
     broker.advance(1)
     assert consumer.payloads() == [b"a"]
+
+
+def test_consumers_that_go_before_it_is_due_neither_bring_it_early_nor_put_it_off(
+    make_broker: MakeBroker,
+) -> None:
+    """None of them gives anything back itself, as the simplest client: the broker does, when its
+    stream ends."""
+    broker = make_broker(lease_ahead_ms=1_000)
+    due_ms = broker.now_ms + 700
+    broker.send([b"a"], [due_ms])
+    for _ in range(6):
+        consumer = broker.consumer()
+        consumer.knows_its_clock()
+        [got] = consumer.take_all()
+        assert got.batch.column("due").to_pylist() == [due_ms]
+        consumer.session.close(release=True)
+        broker.settle_down()
+        broker.advance(100)
+    last = broker.consumer(holds=False)
+    assert last.payloads() == []
+    broker.advance(100)
+    assert last.payloads() == [b"a"]

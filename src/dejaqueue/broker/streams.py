@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dejaqueue.broker.consumers.dispatch import Push, Sink
 from dejaqueue.broker.consumers.gathering import (
-    delivery_batches,
+    readable_batches,
     stored_batches,
     waits_for_store,
     whole_batch,
@@ -27,8 +27,8 @@ __all__ = [
     "ServedView",
     "Sink",
     "Writer",
-    "delivery_batches",
     "no_reply",
+    "readable_batches",
     "stored_batches",
     "waits_for_store",
     "whole_batch",

@@ -8,7 +8,6 @@ that cannot be read is answered, and the stream goes on.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pyarrow.flight as flight
 from dejaqueue.access.gate import Permit
 from dejaqueue.access.quotas import Opening
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import ConsumerSession, Push, delivery_batches
+from dejaqueue.broker.streams import ConsumerSession, Push, readable_batches
 from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
 from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedBroker
@@ -35,8 +34,6 @@ from dejaqueue.wire.frames import (
     Settle,
     StreamError,
 )
-
-log = logging.getLogger("dejaqueue.flight")
 
 NO_MEMORY_RETRY_MS = 1_000
 
@@ -108,14 +105,13 @@ class _Outbound:
             return False  # the client is gone; what it was sent comes back when its leases end
         except Unauthenticated:
             pass  # the key was revoked: `key_ends` gives the leases back, and says so
-        except DejaQError as error:
-            log.error("a delivery could not be read: %s", error)
         return True
 
     def _deliver(self, pushes: list[Push]) -> None:
         if self.permit is not None:
             self.permit.check()
-        for push, batch in zip(pushes, delivery_batches(pushes), strict=True):
+        batches = readable_batches(pushes, self._broker.clock.utc_ms())
+        for push, batch in zip(pushes, batches, strict=True):
             if batch.num_rows == 0:
                 continue
             leased = push.leased

@@ -22,7 +22,7 @@ from dejaqueue.access import audit, rules
 from dejaqueue.access.gate import Gate, Permit
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import ConsumerSession, Push, delivery_batches
+from dejaqueue.broker.streams import ConsumerSession, Push, readable_batches
 from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
 from dejaqueue.flight.consume import NO_MEMORY_RETRY_MS
 from dejaqueue.flight.senders import SENDERS, Senders
@@ -177,13 +177,12 @@ class LaneConsumer:
         written: list[Content] = []
         try:
             self._permit.check()
-            for push, batch in zip(pushes, delivery_batches(pushes), strict=True):
+            batches = readable_batches(pushes, self._clock.utc_ms())
+            for push, batch in zip(pushes, batches, strict=True):
                 if batch.num_rows:
                     written += lane.encode_delivery(self._head(push, batch.num_rows), batch)
         except Unauthenticated:
             pass  # the key was revoked: `_key_ends` gives the leases back, and says so
-        except DejaQError as error:
-            log.error("a delivery could not be read: %s", error)
         except MemoryError:
             # What was not sent comes back when its leases end; its credit would not, so the client
             # opens anew.

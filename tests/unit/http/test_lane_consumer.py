@@ -15,7 +15,7 @@ import pytest
 
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import Push, delivery_batches
+from dejaqueue.broker.streams import Push, readable_batches
 from dejaqueue.errors import BadRequest, Elsewhere, InternalError, TopicUnknown, Unavailable
 from dejaqueue.http import lane_consumer
 from dejaqueue.http.server import HttpServer
@@ -233,11 +233,11 @@ def test_nothing_is_read_for_who_does_not_read(
     monkeypatch.setattr(server.connections, "bounds", replace(BOUNDS, stuck_seconds=60.0))
     read: list[int] = []
 
-    def counted(pushes: list[Push]) -> list[pa.RecordBatch]:
+    def counted(pushes: list[Push], now_ms: int) -> list[pa.RecordBatch]:
         read.append(sum(len(push.leased.sequences) for push in pushes))
-        return delivery_batches(pushes)
+        return readable_batches(pushes, now_ms)
 
-    monkeypatch.setattr(lane_consumer, "delivery_batches", counted)
+    monkeypatch.setattr(lane_consumer, "readable_batches", counted)
     consumer = meet(batch_rows_max=1)
     sent(server, *[b"x" * 90_000] * COUNT)
     consumer.tell(Credit(COUNT))
@@ -264,10 +264,10 @@ def test_a_delivery_that_cannot_be_read_ends_it_aloud(
     monkeypatch: pytest.MonkeyPatch,
     wrong: Exception,
 ) -> None:
-    def fails(_pushes: list[Push]) -> list[pa.RecordBatch]:
+    def fails(_pushes: list[Push], _now_ms: int) -> list[pa.RecordBatch]:
         raise wrong
 
-    monkeypatch.setattr(lane_consumer, "delivery_batches", fails)
+    monkeypatch.setattr(lane_consumer, "readable_batches", fails)
     sent(server, b"a")
     consumer.tell(Credit(1))
     heard = consumer.hear()

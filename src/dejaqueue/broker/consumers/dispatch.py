@@ -81,10 +81,16 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class HeldLease:
-    """A dispatch that a consumer has: rows not settled yet, and when the lease ends."""
+    """A dispatch that a consumer has.
+
+    Attributes:
+        rows: not settled yet.
+        due_ms: when the last of its rows is due: given back, none may come before (rule 2).
+    """
 
     rows: int
     lease_end_ms: int
+    due_ms: int
 
 
 @dataclass(slots=True)
@@ -101,8 +107,13 @@ class _Run:
     count: int
 
 
-Release: TypeAlias = Callable[[int, int], None]
-"""Gives back what a lease has left: number of the partition, id of the lease."""
+Release: TypeAlias = Callable[[int, int, int], None]
+"""Gives back what a lease has left: number of the partition, id of the lease, and when others may
+have it, UTC milliseconds. Called by workers and senders, must not block."""
+
+
+def _runs_out(_partition: int, _lease_id: int, _due_ms: int) -> None:
+    """A lease that nobody gives back ends by itself."""
 
 
 class Consumer:
@@ -130,8 +141,10 @@ class Consumer:
         self.delivered_count = 0
         self.settled_count = 0
         self.closed = False
-        self.release: Release | None = None
-        """Ends a lease that became its own after it had closed; None = it is to end by itself."""
+        self.release: Release = _runs_out
+        """Gives back a lease of this consumer; set by its session."""
+        self.releases_late = False
+        """It has closed, and what becomes its own after that is given back."""
         self.leases: dict[tuple[int, int], HeldLease] = {}
         self.wanted = options.tag_filter
         self.dispatcher = dispatcher
@@ -323,26 +336,25 @@ class Dispatcher:
             self._on_share()
         return consumer
 
-    def remove(
-        self, consumer: Consumer, now_us: int = 0, release: Release | None = None
-    ) -> list[tuple[int, int]]:
-        """Forget a consumer; returns (partition, lease id) of what it still held.
+    def remove(self, consumer: Consumer, now_us: int = 0, *, release: bool = False) -> None:
+        """Forget a consumer.
 
         Args:
-            release: told of each lease that was on its way; called by workers, must not block.
+            release: give back what it still held, and what is on its way to it.
         """
         with self._lock:
             consumer.closed = True
-            consumer.release = release or consumer.release
+            consumer.releases_late |= release
             if consumer in self._consumers:
                 self._consumers.remove(consumer)
                 self._note_filters()
             changed = self._share(now_us)
-            held = list(consumer.leases)
+            held = list(consumer.leases.items())
             consumer.leases.clear()
         if changed:
             self._on_share()
-        return held
+        for (partition, lease_id), lease in held if release else ():
+            consumer.release(partition, lease_id, lease.due_ms)
 
     def end_all(self, error: DejaQError) -> None:
         """Tell every consumer that nothing more comes, also those that come later."""
@@ -484,15 +496,23 @@ class Dispatcher:
 
     def holds(self, consumer: Consumer, partition: int, leased: Leased) -> None:
         """Note a dispatch that goes to the consumer."""
-        rows = len(leased.sequences)
+        rows, due_ms = len(leased.sequences), int(leased.dues_ms.max(initial=0))
         with self._lock:
             consumer.delivered_count += rows
-            release = consumer.release
+            release = consumer.releases_late
             if not consumer.closed:
-                held = HeldLease(rows, leased.lease_end_ms)
+                held = HeldLease(rows, leased.lease_end_ms, due_ms)
                 consumer.leases[partition, leased.lease_id] = held
-        if release is not None:
-            release(partition, leased.lease_id)
+        if release:
+            consumer.release(partition, leased.lease_id, due_ms)
+
+    def could_not_read(self, consumer: Consumer, push: Push, again_ms: int) -> None:
+        """Rows on their way to a consumer cannot be read: it may take others, and these are tried
+        again at this time, UTC milliseconds, with whoever has the turn then."""
+        with self._lock:
+            consumer.leases.pop((push.partition, push.leased.lease_id), None)
+        consumer.release(push.partition, push.leased.lease_id, again_ms)
+        self.give_back(consumer, len(push.leased.sequences))
 
     def hands_over(self, consumer: Consumer, rows: int) -> None:
         """Note a dispatch that goes to the consumer and is acked already."""

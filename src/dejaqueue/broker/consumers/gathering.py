@@ -8,6 +8,7 @@ whose payload cannot be read now; whatever bytes are stored, the texts that leav
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -28,7 +29,12 @@ from dejaqueue.schema.references import marked_rows
 Number = TypeVar("Number", np.int64, np.uint16)
 
 
+log = logging.getLogger("dejaqueue.broker")
+
+UNREAD_MS = 1_000
+"""Before a delivery that could not be read is tried again."""
 _PAYLOAD = DELIVERY.names.index("payload")
+_NONE = pa.RecordBatch.from_pylist([], DELIVERY)
 
 
 class RowReader(Protocol):
@@ -136,6 +142,25 @@ def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
         pushes: of one partition: their rows are read in one go, which costs hardly more than one.
     """
     return [whole_batch(*pair) for pair in zip(pushes, stored_batches(pushes), strict=True)]
+
+
+def readable_batches(pushes: list[Push], now_ms: int) -> list[pa.RecordBatch]:
+    """As `delivery_batches`; what cannot be read now is given back with its credit, and the batch
+    is empty. Whoever gets it next, after UNREAD_MS, may be luckier.
+
+    Args:
+        now_ms: UTC milliseconds.
+    """
+    try:
+        return delivery_batches(pushes)
+    except DejaQError as error:
+        if len(pushes) > 1:  # perhaps but one of them
+            return [batch for push in pushes for batch in readable_batches([push], now_ms)]
+        [push] = pushes
+        log.error("a delivery could not be read: %s", error)
+        if push.consumer is not None and not push.is_done:
+            push.consumer.dispatcher.could_not_read(push.consumer, push, now_ms + UNREAD_MS)
+        return [_NONE]
 
 
 def whole_batch(push: Push, stored: pa.RecordBatch) -> pa.RecordBatch:

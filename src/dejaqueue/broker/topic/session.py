@@ -46,6 +46,7 @@ class ConsumerSession:
         self._settings = settings
         self._warned = False
         self.consumer = topic.dispatcher.add(options, sink, clock.now_us(), 0)
+        self.consumer.release = self._release
 
     @property
     def gives_runs(self) -> bool:
@@ -214,18 +215,15 @@ class ConsumerSession:
             Why they may go on all the same: the topic goes to another broker just now, and its
             consumer has to say so there. None = they do not.
         """
-        # What was leased ahead is not due yet, and must not come back early (rule 2).
-        delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
-
-        def give_back(partition: int, lease_id: int) -> None:
-            request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
-            self._topic.submit(partition, request)
-
-        late = give_back if release else None
-        held = self._topic.dispatcher.remove(self.consumer, self._clock.now_us(), late)
-        for pair in held if release else ():
-            give_back(*pair)
+        self._topic.dispatcher.remove(self.consumer, self._clock.now_us(), release=release)
         # After that: what came before a partition was closed is still done.
         if release and self._topic.is_closing:
             return moved(self._topic.topic.name)
         return None
+
+    def _release(self, partition: int, lease_id: int, due_ms: int) -> None:
+        """Give back what a lease has left, for others to have at its time: what was leased ahead
+        must not come early (rule 2), nor be put off by each consumer that closes before."""
+        delay_ms = max(0, due_ms - self._clock.utc_ms())
+        request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
+        self._topic.submit(partition, request)

@@ -545,7 +545,7 @@ class ConsumeCore:
         with self._mutex:
             done = self._open_rows <= 0
             first, self._draining = not self._draining, True
-            held = self._holder.take_all()
+            held = None if done else self._holder.take_all()  # closing gives it back
             channel = self._channel
         if done:
             self.close()

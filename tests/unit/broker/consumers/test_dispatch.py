@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,13 +155,43 @@ def leased(rows: int, end_ms: int = 100) -> Leased:
     return Leased(9, end_ms, column, column.astype(np.uint16), column, column)
 
 
+def given_back(consumer: Consumer) -> list[tuple[int, int, int]]:
+    released: list[tuple[int, int, int]] = []
+    consumer.release = lambda *lease: released.append(lease)
+    return released
+
+
 def test_what_a_consumer_holds_is_given_back_when_it_goes() -> None:
-    dispatcher, (one,), _ = make()
+    """Also what becomes its own after that; and at the time of what is due last."""
+    dispatcher, (one, two), _ = make(2)
+    released = given_back(one)
     dispatcher.holds(one, 3, leased(5))
     dispatcher.settled(one, 3, 9, 2)
     assert one.describe()["leases"] == 1
-    assert dispatcher.remove(one) == [(3, 9)]
-    assert dispatcher.remove(one) == []
+    dispatcher.remove(one, release=True)
+    dispatcher.remove(one, release=True)
+    assert released == [(3, 9, 4)]
+    dispatcher.holds(one, 5, leased(2))
+    assert released[1:] == [(5, 9, 1)]
+    dispatcher.holds(two, 3, leased(5))
+    dispatcher.remove(two)  # it broke, and may come back with acks
+    dispatcher.holds(two, 5, leased(2))
+
+
+def test_what_cannot_be_read_goes_back_with_its_credit() -> None:
+    dispatcher, (one,), rings = make()
+    released = given_back(one)
+    dispatcher.credit(one, 5, 0)
+    assert dispatcher.reserve(5, 0, holding=False) == (one, 5)
+    assert dispatcher.reserve(5, 0, holding=False) is None
+    dispatcher.looked(7, dispatcher.waiting.round, waits=True)
+    dispatcher.holds(one, 3, leased(5))
+    journal: Any = None
+    push = Push(3, journal, leased(5), 10, consumer=one)
+    dispatcher.could_not_read(one, push, 777)
+    assert released == [(3, 9, 777)]
+    assert rings == [7]
+    assert (one.credit, one.leases) == (5, {})
 
 
 def test_a_settled_or_ended_lease_is_forgotten() -> None:
@@ -173,7 +204,9 @@ def test_a_settled_or_ended_lease_is_forgotten() -> None:
     assert not one.leases
     dispatcher.holds(one, 3, leased(5))
     dispatcher.settled(one, 3, 9, -1)
-    assert dispatcher.remove(one) == []
+    released = given_back(one)
+    dispatcher.remove(one, release=True)
+    assert released == []
 
 
 def test_too_many_consumers(monkeypatch: pytest.MonkeyPatch) -> None:

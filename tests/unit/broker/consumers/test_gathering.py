@@ -6,6 +6,9 @@ Not covered: the wire (tests/integration), what is stored (tests/unit/broker/par
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +16,18 @@ import pytest
 
 from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.consumers.gathering import (
+    UNREAD_MS,
     PeekState,
     delivery_batches,
     peek_batch,
     read_stored,
+    readable_batches,
     text_of,
 )
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Lease
 from dejaqueue.engine.effects import Leased
+from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
 from tests.unit.broker.cores import Served, sequences
@@ -179,3 +185,32 @@ def test_rows_that_were_copied_since_they_were_leased_are_read_where_they_are() 
     assert first.column("payload").to_pylist() == [b"a", b"b", b"c"]
     assert first.column("due").to_pylist() == [100, 101, 102]
     assert second.column("payload").to_pylist() == [b"a"]
+
+
+class Damaged(Stored):
+    """A journal of which one row cannot be read."""
+
+    def read(self, locators: Int64s, names: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+        if 1 in locators.tolist():
+            raise JournalDamaged("row 1 is not what was written")
+        return super().read(locators, names)
+
+
+def test_of_dispatches_that_are_read_together_the_readable_ones_come() -> None:
+    """The other one goes back, to be tried again later."""
+    stored = Damaged({"payload": PAYLOADS})
+    refused: list[tuple[object, int, int]] = []
+
+    def could_not_read(consumer: object, push: Push, again_ms: int) -> None:
+        refused.append((consumer, push.leased.lease_id, again_ms))
+
+    consumer: Any = SimpleNamespace(dispatcher=SimpleNamespace(could_not_read=could_not_read))
+    journal: Any = stored
+    together = [
+        replace(push, consumer=consumer)
+        for push in pushes(journal, leased(3, 2), leased(0, 2), leased(2, 1))
+    ]
+    batches = readable_batches(together, 5_000)
+    assert [batch.num_rows for batch in batches] == [2, 0, 1]
+    assert {batch.schema for batch in batches} == {DELIVERY}
+    assert refused == [(consumer, 0, 5_000 + UNREAD_MS)]

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import Push, delivery_batches
+from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.streams import Push
 from dejaqueue.broker.topic import handing_over
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import Clock

@@ -73,7 +73,7 @@ def test_a_partition_that_cannot_be_read_ends_the_look(failed: int) -> None:
         has_journal=lambda number: number != 3,
         change=lambda number, _function: looks[number],
         dispatcher=SimpleNamespace(
-            add=lambda *_: None, waiting=SimpleNamespace(occupied=[0, 1, 2, 3])
+            add=lambda *_: SimpleNamespace(), waiting=SimpleNamespace(occupied=[0, 1, 2, 3])
         ),
     )
     clock = SimpleNamespace(now_us=lambda: 0)

@@ -401,6 +401,16 @@ def test_closing_gives_back_what_was_not_handed_over_but_not_early(bench: Bench)
     assert bench.core.is_over
 
 
+def test_who_finishes_with_nothing_open_gives_back_what_it_held(bench: Bench) -> None:
+    """Or the broker would, which knows less of when it is due."""
+    bench.deliver(25)
+    bench.core.finish()
+    (nack,) = bench.channel.settles
+    assert (nack.op, listed(nack.ids)) == (SettleOp.NACK, [0])
+    assert 25 <= nack.argument_ms <= 26
+    assert bench.channel.is_closed
+
+
 def released(bench: Bench, count: int = 1) -> list[tuple[list[int], int]]:
     """What was given back apart from the consumer's stream: ids, and after how many ms."""
     found = []

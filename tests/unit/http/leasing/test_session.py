@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import Push, delivery_batches
+from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.streams import Push
 from dejaqueue.http.gather import call_soon
 from dejaqueue.http.leasing import session as sessions
 from dejaqueue.http.leasing.pool import LeasePool
