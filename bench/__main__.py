@@ -48,6 +48,8 @@ DEFAULT_QUESTIONS = tuple(
         "sqs",
         "console",
         "scaling",
+        "sizes",
+        "starting",
     }
 )
 
@@ -91,7 +93,7 @@ def main(
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, spark, parts
     (all by default); and subscriptions, doq, scale, spark_lateness, journals, bytes, cluster,
-    many, processes, workers, peers, sqs, console, scaling.
+    many, processes, workers, peers, sqs, console, scaling, sizes, starting.
     """
     start_reaper()
     known = tuple(dict.fromkeys((*NAMES, *peers.NAMES)))

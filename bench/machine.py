@@ -61,6 +61,15 @@ def memory_bytes(pid: int) -> dict[str, int]:
     return found
 
 
+def written_bytes(pid: int) -> int:
+    """Bytes that a process has had written to disks, by the kernel's count."""
+    for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "write_bytes":
+            return int(value)
+    return 0
+
+
 def processor_seconds(pid: int) -> float:
     """Processor time of another process with the children that it has, and of this one with the
     children that it waited for."""

@@ -17,6 +17,7 @@ END = "<!-- end of figures -->"
 TITLES = {
     "throughput": "Throughput",
     "kinds": "Keys, priorities, groups",
+    "sizes": "Payloads of 16 KiB to 1 MiB",
     "lateness": "Lateness",
     "pollers": "Lateness beside clients that wait over HTTP",
     "hot_instant": "Hot instant",
@@ -39,6 +40,7 @@ TITLES = {
     "sqs": "The API of Amazon SQS",
     "console": "The console",
     "scaling": "What consumers are scaled by, simulated",
+    "starting": "Starting",
     "parts": "Parts",
 }
 

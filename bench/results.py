@@ -20,6 +20,7 @@ FIELDS = ("question", "system", "case", "value", "unit", "ratio", "ratio_to")
 QUESTIONS = (
     "throughput",
     "kinds",
+    "sizes",
     "lateness",
     "pollers",
     "hot_instant",
@@ -42,6 +43,7 @@ QUESTIONS = (
     "sqs",
     "console",
     "scaling",
+    "starting",
     "parts",
 )
 """All questions, in the order of the page."""

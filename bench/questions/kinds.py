@@ -1,7 +1,8 @@
 """What do keys, priorities, groups and a history cost?
 
-- `enqueue`, `enqueue_keys`: one producer, batches of 1,000, 100 random bytes each, due ahead;
-  without and with a key of 16 bytes in every message, all different.
+- `enqueue`, `enqueue_keys`, `enqueue_tags`: one producer, batches of 1,000, 100 random bytes each,
+  due ahead; plain, with a key of 16 bytes in every message, all different, and with two tags of a
+  hundred in each. `..._written`: bytes that the broker wrote to disks meanwhile, a message.
 - `lease_ack`, `lease_ack_priority`, `lease_ack_fair`, `lease_ack_nested`: one consumer leases and
   acks 1,000 at a time until all that is due is gone: of a timeline, of a priority topic with random
   priorities, of a fair topic with 1,000 groups, and with 1,000 groups within 100.
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.load import Load, far_load, past_load
+from bench.machine import written_bytes
 from bench.percentiles import spread
 from bench.registry import available
 from bench.results import Outcome, Row
@@ -33,8 +35,11 @@ UNIT = "messages/s"
 KEY_BYTES = 16
 GROUPS = 1_000
 TENANTS = 100
+TAGS = 100
 PLAIN = {
     "enqueue_keys": "enqueue",
+    "enqueue_tags": "enqueue",
+    "enqueue_keys_written": "enqueue_written",
     "lease_ack_priority": "lease_ack",
     "lease_ack_fair": "lease_ack",
     "lease_ack_nested": "lease_ack",
@@ -42,6 +47,7 @@ PLAIN = {
     "lease_ack_history": "lease_ack",
 }
 """What a case is compared with."""
+WRITTEN = ("enqueue", "enqueue_keys")
 
 Report = Callable[[str], None]
 Columns = Callable[[slice], dict[str, pa.Array]]
@@ -52,6 +58,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     found, left_out = available(("dejaq",))
     rates: dict[str, list[float]] = {}
     costs: dict[str, list[float]] = {}
+    written: dict[str, list[float]] = {}
     if not found:
         return Outcome(left_out=left_out)
     system = DejaqSystem()
@@ -60,22 +67,26 @@ def measure(plan: Plan, report: Report) -> Outcome:
         system.warm(plan)
         for number in range(1, plan.rounds + 1):
             for case, run in cases(system).items():
+                before = written_bytes(system.pid())
                 measured, processor_us = with_cost(system, partial(run, plan, number))
+                if case in WRITTEN:
+                    each = (written_bytes(system.pid()) - before) / measured.rows
+                    written.setdefault(f"{case}_written", []).append(each)
                 rates.setdefault(case, []).append(measured.per_second)
                 costs.setdefault(case, []).append(processor_us)
                 report(f"round {number}: {case}: {measured.per_second:,.0f} {UNIT}")
     finally:
         system.stop()
-    outcome = Outcome(rows=rows_of(rates), left_out=left_out)
+    outcome = Outcome(rows=rows_of(rates) + rows_of(written, "bytes"), left_out=left_out)
     outcome.spreads = {
         f"dejaq/{case}": spread(values) | {"processor_us": costs[case]}
         for case, values in rates.items()
-    }
+    } | {f"dejaq/{case}": spread(values) for case, values in written.items()}
     return outcome
 
 
-def rows_of(rates: dict[str, list[float]]) -> list[Row]:
-    """The rows of the rates of each round, by case."""
+def rows_of(rates: dict[str, list[float]], unit: str = UNIT) -> list[Row]:
+    """The rows of the figures of each round, by case."""
     rows = []
     for case, values in rates.items():
         plain = PLAIN.get(case)
@@ -83,7 +94,7 @@ def rows_of(rates: dict[str, list[float]]) -> list[Row]:
         if plain is not None:
             ratios = [a / b for a, b in zip(values, rates[plain], strict=True)]
             ratio = round(median(ratios), 3)
-        rows.append(Row(QUESTION, "dejaq", case, round(median(values), 1), UNIT, ratio, plain))
+        rows.append(Row(QUESTION, "dejaq", case, round(median(values), 1), unit, ratio, plain))
     return rows
 
 
@@ -110,6 +121,9 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
 
     def enqueue_keys(plan: Plan, seed: int) -> Measured:
         return send(far_load(plan.rows, system.clock.now_ms(), seed), _keys(plan.rows), plan)[1]
+
+    def enqueue_tags(plan: Plan, seed: int) -> Measured:
+        return send(far_load(plan.rows, system.clock.now_ms(), seed), _tags(plan.rows), plan)[1]
 
     def drained(more: Columns, plan: Plan, seed: int, **settings: Any) -> Measured:
         load = past_load(plan.rows, system.clock.now_ms(), seed)
@@ -151,6 +165,7 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
         "enqueue": enqueue,
         "enqueue_history": enqueue_history,
         "enqueue_keys": enqueue_keys,
+        "enqueue_tags": enqueue_tags,
         "lease_ack": lease_ack,
         "lease_ack_history": lease_ack_history,
         "lease_ack_priority": lease_ack_priority,
@@ -161,6 +176,18 @@ def cases(system: DejaqSystem) -> dict[str, Callable[[Plan, int], Measured]]:
 
 def _nothing(_part: slice) -> dict[str, pa.Array]:
     return {}
+
+
+def _tags(rows: int) -> Columns:
+    """A column of lists of two tags, each one of a hundred, made beforehand."""
+    names = pa.array([f"tag-{number:02}" for number in range(TAGS)])
+    chosen = names.take(pa.array(np.random.default_rng(rows).integers(0, TAGS, 2 * rows)))
+    tags = pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * rows + 1, 2, dtype=np.int32)), chosen)
+
+    def columns(part: slice) -> dict[str, pa.Array]:
+        return {"tags": tags[part]}
+
+    return columns
 
 
 def _keys(rows: int) -> Columns:

@@ -4,9 +4,10 @@
 lateness is the time from its due time to the moment the application has it, by the clock of the
 machine, which is one for all. `early` counts those that came before their time.
 
-DejaQ is measured twice: batches (`consume_batches`), and one by one (`consume`, the cases
-`consume_…`). Redis is polled: lease what is due, ack, and if nothing was due sleep for a
-millisecond. beanstalkd is not asked: its delays are whole seconds.
+DejaQ is measured three times: batches (`consume_batches`), one by one (`consume`, the cases
+`consume_…`), and batches at 100,000 a second for five seconds (`at_100k_…`). Redis is polled: lease
+what is due, ack, and if nothing was due sleep for a millisecond. beanstalkd is not asked: its
+delays are whole seconds.
 """
 
 from __future__ import annotations
@@ -65,10 +66,12 @@ def summary(late_us: Int64s) -> str:
     return ", ".join([f"{len(late_us):,} messages", *texts, f"early {np.sum(late_us < 0)}"])
 
 
-def dejaq_batches(system: Any, plan: Plan, seed: int) -> Int64s:
+def dejaq_batches(
+    system: Any, plan: Plan, seed: int, per_second: int = PER_SECOND, seconds: float = SPAN_SECONDS
+) -> Int64s:
     """Lateness with `consume_batches`, in microseconds."""
     topic = system.new_topic()
-    load = _schedule(plan, system.clock, seed)
+    load = _schedule(plan, system.clock, seed, per_second, seconds)
     system.fill(topic, load, AHEAD_MS / 1000)
     now_us = system.clock.now_us
     received_us, counts, dues = [], [], []
@@ -85,6 +88,11 @@ def dejaq_batches(system: Any, plan: Plan, seed: int) -> Int64s:
     dues_ms = np.concatenate(dues)
     received = np.repeat(np.array(received_us, dtype=np.int64), counts)
     return np.asarray(received - 1000 * dues_ms, dtype=np.int64)
+
+
+def dejaq_100k(system: Any, plan: Plan, seed: int) -> Int64s:
+    """Lateness with `consume_batches` at ten times the rate, in microseconds."""
+    return dejaq_batches(system, plan, seed, 10 * PER_SECOND, SPAN_SECONDS / 4)
 
 
 def dejaq_one_by_one(system: Any, plan: Plan, seed: int) -> Int64s:
@@ -128,15 +136,21 @@ def redis_polled(system: Any, plan: Plan, seed: int) -> Int64s:
 
 
 RUNS: dict[str, dict[str, Callable[[Any, Plan, int], Int64s]]] = {
-    "dejaq": {"": dejaq_batches, "consume_": dejaq_one_by_one},
+    "dejaq": {"": dejaq_batches, "consume_": dejaq_one_by_one, "at_100k_": dejaq_100k},
     "redis": {"": redis_polled},
 }
 
 
-def _schedule(plan: Plan, clock: SystemClock, seed: int) -> Load:
-    seconds = plan.seconds if plan.quick else SPAN_SECONDS
+def _schedule(
+    plan: Plan,
+    clock: SystemClock,
+    seed: int,
+    per_second: int = PER_SECOND,
+    seconds: float = SPAN_SECONDS,
+) -> Load:
+    seconds = plan.seconds if plan.quick else seconds
     ahead_ms = 1_500 if plan.quick else AHEAD_MS
-    per_second = 2_000 if plan.quick else PER_SECOND
+    per_second = 2_000 if plan.quick else per_second
     return even_load(int(per_second * seconds), clock.now_ms() + ahead_ms, per_second, seed)
 
 

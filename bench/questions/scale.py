@@ -6,6 +6,8 @@ ack of a million that are due, with all the others scheduled behind them. Memory
 broker's process against what it had when empty; `…_anonymous` is its own, `…_file` is pages of
 mapped files, which the kernel may drop. At the end the broker is stopped (it writes a snapshot)
 and started: `restart` lasts until it listens again, and then it must still count every message.
+`memory_per_message_keys` is of a tenth as many in a broker of their own, each with a key of 16
+bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from bench.load import DAY_MS, HOUR_MS, Load, past_load
 from bench.machine import memory_bytes
@@ -39,9 +42,25 @@ def measure(plan: Plan, report: Report) -> Outcome:
     system: Any = systems[0]()
     system.start(plan.folder)
     try:
-        return _measure(system, plan, report, left_out)
+        outcome = _measure(system, plan, report, left_out)
     finally:
         system.stop()
+    system.start(plan.folder)
+    try:
+        _measure_keys(system, plan, report, outcome)
+    finally:
+        system.stop()
+    return outcome
+
+
+def _measure_keys(system: Any, plan: Plan, report: Report, outcome: Outcome) -> None:
+    filler = _Filler(system, system.new_topic(), SMALL_ROWS, report, with_keys=True)
+    empty = memory_bytes(system.pid())
+    filler.fill_to(plan.messages // 10)
+    full = memory_bytes(system.pid())
+    each = (full["rss"] - empty["rss"]) / filler.rows
+    report(f"{filler.rows:,} with keys: {each:.1f} bytes resident each")
+    _adder(outcome)("memory_per_message_keys", [each], "bytes")
 
 
 def _measure(system: Any, plan: Plan, report: Report, left_out: list[str]) -> Outcome:
@@ -86,8 +105,17 @@ def _measure(system: Any, plan: Plan, report: Report, left_out: list[str]) -> Ou
 class _Filler:
     """Schedules messages and keeps count of them."""
 
-    def __init__(self, system: Any, topic: str, window_rows: int, report: Report) -> None:
+    def __init__(
+        self,
+        system: Any,
+        topic: str,
+        window_rows: int,
+        report: Report,
+        *,
+        with_keys: bool = False,
+    ) -> None:
         self.rows = 0
+        self._with_keys = with_keys
         self._system, self._topic, self._report = system, topic, report
         self._window_rows = window_rows
         self._random = np.random.default_rng(1)
@@ -101,7 +129,11 @@ class _Filler:
             count = min(SMALL_ROWS, rows - self.rows)
             load = self._load(count)
             measured = self._system.fill(
-                self._topic, load, FOR_EVER_SECONDS, batch_rows=FILL_BATCH_ROWS
+                self._topic,
+                load,
+                FOR_EVER_SECONDS,
+                batch_rows=FILL_BATCH_ROWS,
+                **self._columns(count),
             )
             self.rows += count
             self._fill_rows += count
@@ -112,6 +144,12 @@ class _Filler:
                     f"{self.rows:,} scheduled, the last at {measured.per_second:,.0f} a second,"
                     f" {resident / self.rows:.1f} bytes resident each"
                 )
+
+    def _columns(self, count: int) -> dict[str, pa.Array]:
+        if not self._with_keys:
+            return {}
+        numbers = range(self.rows, self.rows + count)
+        return {"key": pa.array([f"order-{number:010}" for number in numbers])}
 
     def windows(self) -> tuple[list[float], list[float]]:
         """Rates of enqueue, and of lease + ack, over a few windows each."""

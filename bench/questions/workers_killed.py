@@ -22,6 +22,7 @@ KILLS, BETWEEN_TASKS, TASKS_MAX = 20, 400, 20_000
 QUICK_KILLS, QUICK_BETWEEN_TASKS = 4, 100
 ACK_US = 1_000_000
 """An ack is on its way for a moment after its task."""
+LEASE_MS = 2_000
 SILENCE_SECONDS = 30.0
 
 
@@ -35,7 +36,7 @@ def measure(plan: Plan, kind: Kind) -> dict[str, float]:
     draw = Random(22)
     try:
         workers.send("wait", rows, 60.0, 8)
-        workers.start("threads", "--lease-ms", "2000")
+        workers.start("threads", "--lease-ms", str(LEASE_MS))
         for number in range(count):
             if not _wait(workers, min(notes.count(workers.notes) + between, rows)):
                 break
@@ -47,7 +48,7 @@ def measure(plan: Plan, kind: Kind) -> dict[str, float]:
                 os.kill(pid, signal.SIGKILL)
                 kills[pid] = time.time_ns() // 1_000  # noqa: TID251 - as the notes have it
             if whole:
-                workers.start("threads", "--lease-ms", "2000")
+                workers.start("threads", "--lease-ms", str(LEASE_MS))
         _wait(workers, rows + 1)
         _wait_until_idle(broker)
         noted = notes.read(workers.notes)
