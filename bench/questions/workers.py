@@ -188,8 +188,7 @@ def _etas(kind: Kind, plan: Plan) -> dict[str, float]:
             workers.stop()
             broker.stop()
             workers.remove()
-        # The sender's first call, which had no time, is number 0 as well.
-        noted = np.delete(noted, np.flatnonzero(noted[:, 0] == 0)[:1], axis=0)
+        noted = notes.without_first_call(noted)
         dues_us = (first_ms + noted[:, 0] * 1_000 // per_second) * 1_000
         late_us = noted[:, 2] - dues_us
         found |= {f"{prefix}{n}": percentile(late_us, p) / 1_000 for n, p in PERCENTS.items()}
@@ -241,7 +240,7 @@ def _week(plan: Plan, kind: Kind, report: Report) -> dict[str, float]:
                 workers.notes, rows + 1, None if is_last else done + rows // restarts
             )
             workers.stop()
-        noted = notes.read(workers.notes)[1:]
+        noted = notes.without_first_call(notes.read(workers.notes))
     finally:
         workers.stop()
         broker.stop()

@@ -22,7 +22,6 @@ KILLS, BETWEEN_TASKS, TASKS_MAX = 20, 400, 20_000
 QUICK_KILLS, QUICK_BETWEEN_TASKS = 4, 100
 ACK_US = 1_000_000
 """An ack is on its way for a moment after its task."""
-LEASE_MS = 2_000
 SILENCE_SECONDS = 30.0
 
 
@@ -36,7 +35,7 @@ def measure(plan: Plan, kind: Kind) -> dict[str, float]:
     draw = Random(22)
     try:
         workers.send("wait", rows, 60.0, 8)
-        workers.start("threads", "--lease-ms", str(LEASE_MS))
+        workers.start("threads", "--lease-ms", "2000")
         for number in range(count):
             if not _wait(workers, min(notes.count(workers.notes) + between, rows)):
                 break
@@ -48,18 +47,18 @@ def measure(plan: Plan, kind: Kind) -> dict[str, float]:
                 os.kill(pid, signal.SIGKILL)
                 kills[pid] = time.time_ns() // 1_000  # noqa: TID251 - as the notes have it
             if whole:
-                workers.start("threads", "--lease-ms", str(LEASE_MS))
+                workers.start("threads", "--lease-ms", "2000")
         _wait(workers, rows + 1)
         _wait_until_idle(broker)
-        noted = notes.read(workers.notes)
+        noted = notes.without_first_call(notes.read(workers.notes))
     finally:
         workers.stop()
         broker.stop()
         workers.remove()
-    twice, unexplained = repeats(noted[1:], kills)
+    twice, unexplained = repeats(noted, kills)
     return {
         "killed_kills": float(len(kills)),
-        "killed_lost": float(rows - len(np.unique(noted[1:, 0]))),
+        "killed_lost": float(rows - len(np.unique(noted[:, 0]))),
         "killed_twice": float(twice),
         "killed_unexplained": float(unexplained),
     }

@@ -35,6 +35,17 @@ def read(path: Path) -> npt.NDArray[np.int64]:
     return np.frombuffer(content[:whole], dtype="<i8").reshape(-1, _COLUMNS)
 
 
+def without_first_call(noted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The notes without that of the sender's first call, which is number 0 as its first task is.
+
+    With workers that run already it need not be the first one.
+
+    >>> without_first_call(np.array([[3, 7, 5], [0, 7, 6], [0, 7, 8]])).tolist()
+    [[3, 7, 5], [0, 7, 8]]
+    """
+    return np.delete(noted, np.flatnonzero(noted[:, 0] == 0)[:1], axis=0)
+
+
 def count(path: Path) -> int:
     """How many were noted."""
     return path.stat().st_size // _LAYOUT.size if path.exists() else 0
