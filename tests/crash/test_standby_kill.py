@@ -194,6 +194,8 @@ def test_a_killed_broker_is_replaced_by_its_standby__and_does_not_come_back(
     until(lambda: payloads(new.url, "left"), "it is followed")
     page = fetch(new.http_port)[2]
     assert {"dejaq_standby_behind_seconds", "dejaq_standby_entries_total"} <= set(page.split())
+    archived = set(fetch(old.http_port)[2].split())
+    assert {f"dejaq_archive_{name}" for name in ("lag_seconds", "pieces_total")} <= archived
     old.kill()
     work.end()
     reached = reach_ms(where)

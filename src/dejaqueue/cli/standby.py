@@ -6,6 +6,9 @@ See: broker/standby/standby.py; docs/guides/standby.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from dejaqueue.cli.connection import connect, json_option, url_option
@@ -26,16 +29,22 @@ def standby(*, as_json: bool, url: str) -> None:
     if as_json:
         print_json(found)
         return
-    if found["state"] == "active":
-        click.echo("active")
-        return
+    click.echo("active" if found["state"] == "active" else told(found))
+    if found.get("trouble"):
+        click.echo(f"trouble: {found['trouble']}")
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """How far a standby is, in a line.
+
+    >>> told({"standby": "5f", "url": "s3://b", "state": "filling", "behind_ms": 1_250})
+    'standby 5f of s3://b: filling, as of nothing yet, 1.2 s behind the archive'
+    """
     as_of = show_instant(found["as_of_ms"]) if found.get("as_of_ms") else "nothing yet"
-    click.echo(
+    return (
         f"standby {found['standby']} of {found['url']}: {found['state']}, as of {as_of}, "
         f"{found['behind_ms'] / 1_000:.1f} s behind the archive"
     )
-    if found.get("trouble"):
-        click.echo(f"trouble: {found['trouble']}")
 
 
 @click.command(epilog="Examples: `dejaq promote --url dejaq://b:7464 --yes`")

@@ -21,6 +21,7 @@ import click
 from dejaqueue.cli import terminal
 from dejaqueue.cli.connection import connect, json_option, url_option
 from dejaqueue.cli.output import print_json
+from dejaqueue.cli.standby import told
 from dejaqueue.cli.times import Span
 from dejaqueue.cli.top_view import ORDERS, Frame, TopicLine, draw, late_ms
 from dejaqueue.clock import SteadyClock, SystemClock, Wake
@@ -92,16 +93,28 @@ class Looks:
         lines = [self._line(name, row, at_ms, paces[name]) for name, row in rows.items()]
         self._before = at_ms, rows
         self._lines = {name: line for name, line in self._lines.items() if name in rows}
+        standby = self._standby()
         found = problems.of_quotas(stats.get("refused_lately", []))
+        consumed = {} if standby else rows  # what is wrong is so where the topics are served
         found += [
             one
-            for name, row in rows.items()
+            for name, row in consumed.items()
             for one in problems.of_topic(name, row, self._settings_of(name), at_ms, paces[name])
         ]  # fmt: skip
         self._newest = Frame(self._url, at_ms, lines, problems.in_order(found),
                              tuple(stats["silent"]), order, stats["uptime_ms"],
-                             unasked=max(0, len(names) - SUBSCRIPTIONS_MAX))  # fmt: skip
+                             unasked=max(0, len(names) - SUBSCRIPTIONS_MAX),
+                             standby=standby)  # fmt: skip
         return self._newest
+
+    def _standby(self) -> str:
+        """Of a standby how far it is; an older broker knows of none."""
+        with suppress(DejaQError):
+            found = self._client.standby()
+            if found["state"] != "active":
+                trouble = found.get("trouble")
+                return told(found) + (f": {trouble}" if trouble else "")
+        return ""
 
     def _subscriptions(self, topics: Mapping[str, Any]) -> list[str]:
         """Names of all that these topics have; an older broker says of none that there are any."""

@@ -68,6 +68,7 @@ class Frame:
         silent: nodes that did not answer.
         order: a value of ORDERS.
         unasked: how many more subscriptions there are, too many to ask for.
+        standby: of a standby how far it is, in words; "" = the broker is active.
     """
 
     url: str
@@ -78,6 +79,7 @@ class Frame:
     order: str = "busy"
     uptime_ms: int = 0
     said: str = field(default="")
+    standby: str = ""
     unasked: int = 0
 
 
@@ -162,6 +164,8 @@ def draw(frame: Frame, columns: int, rows: int) -> RenderableType:
     parts = [cut(head)]
     if frame.said:
         parts.append(cut(Text(frame.said, "bold red")))
+    if frame.standby:
+        parts.append(cut(Text(frame.standby, "bold yellow")))
     if frame.silent:
         parts.append(cut(Text(f"no answer from {', '.join(frame.silent)}", "bold red")))
     most = max(1, rows // _PROBLEMS_ROWS)
@@ -171,7 +175,7 @@ def draw(frame: Frame, columns: int, rows: int) -> RenderableType:
         parts.append(cut(Text.assemble((f"{where}{one.title}. ", style), (one.remedy, "dim"))))
     if len(frame.found) > most:
         parts.append(cut(Text(f"{len(frame.found) - most} more are wrong", "yellow")))
-    if not frame.found and not frame.said:
+    if not (frame.found or frame.said or frame.standby):
         parts.append(Text("nothing is late, nothing is stuck", "green"))
     keys = " ".join(f"{key}:{name}" for key, name in ORDERS.items())
     room = rows - len(parts) - 4  # the table's head and its rule, the keys, the cursor's line

@@ -23,7 +23,7 @@ from dejaqueue.schema.messages import HEADERS, TAGS
 
 UNIT = "\x1f"
 RECORD = "\x1e"
-SEPARATORS_PATTERN = "[\x1e\x1f]"
+SEPARATORS = (UNIT + RECORD).encode()
 
 
 def list_bounds(column: pa.ListArray | pa.MapArray) -> tuple[npt.NDArray[np.int32], int, int]:

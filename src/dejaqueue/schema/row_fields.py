@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.instants import check_instant
-from dejaqueue.schema.packing import RECORD, SEPARATORS_PATTERN, UNIT
+from dejaqueue.schema.packing import RECORD, SEPARATORS, UNIT
 
-_SEPARATORS = re.compile(SEPARATORS_PATTERN.encode())
+_SEPARATORS = re.compile(b"[" + SEPARATORS + b"]")
 _UNIT, _RECORD = UNIT.encode(), RECORD.encode()
 
 

@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
+from dejaqueue.broker.partition.requests import SettleRequest
+from dejaqueue.broker.replies import no_reply
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic import handing_over
+from dejaqueue.broker.topic.session import ConsumerSession
+from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.consuming.open_rows import OpenRows
 from dejaqueue.client.consuming.release import Release
-from dejaqueue.wire.frames import Settle
+from dejaqueue.wire.frames import Settle, SettleOp
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: dict[str, Mutant] = {}
@@ -41,6 +45,27 @@ def who_closes_while_a_topic_moves_gives_nothing_back(patch: pytest.MonkeyPatch)
         pass
 
     patch.setattr(Release, "send_elsewhere", send)
+
+
+@mutant
+def what_is_given_back_is_put_off(patch: pytest.MonkeyPatch) -> None:
+    """As it was: by the broker, for as long as messages are sent ahead, since the consumer had
+    dropped what it held before it could say when that is due."""
+
+    inner = ConsumeCore.finish
+
+    def finish(self: ConsumeCore) -> None:
+        if self._open_rows <= 0:
+            self._holder.take_all()
+        inner(self)
+
+    def release(self: ConsumerSession, partition: int, lease_id: int, _due_ms: int) -> None:
+        delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
+        request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
+        self._topic.submit(partition, request)
+
+    patch.setattr(ConsumeCore, "finish", finish)
+    patch.setattr(ConsumerSession, "_release", release)
 
 
 @mutant

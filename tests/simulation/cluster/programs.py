@@ -154,7 +154,13 @@ class Program:
 
 
 class Sender(Program):
-    """Sends in every way there is, moves and cancels."""
+    """Sends in every way there is, moves and cancels.
+
+    Attributes:
+        pace_us: between two of these, at most.
+    """
+
+    pace_us = 300_000
 
     def work(self) -> None:
         ways: list[Callable[[], None]] = [self._one, self._batch, self._producer, self._change]
@@ -163,7 +169,7 @@ class Sender(Program):
                 self.world.random.choice(ways)()
             except DejaQError as error:
                 assert self.is_fine(error), f"{self.name}: {error!r}"
-            self.pause(300_000)
+            self.pause(self.pace_us)
 
     def _new(self, count: int) -> tuple[list[Send], list[dict[str, Any]]]:
         topic = self.town.topic

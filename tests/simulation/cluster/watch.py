@@ -38,6 +38,7 @@ class Watch:
         latest: the last attempt of each id.
         arrived: how often a settle of an attempt has arrived, by id and attempt. The library sends
             it again when the reply was lost; then LEASE_LOST may be the first one's doing.
+        ahead_ms: `lease_ahead_ms` of these topics.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Watch:
         self.latest: dict[int, int] = {}
         self.arrived: Counter[tuple[int, int]] = Counter()
         self.streams = 0
+        self.ahead_ms = AHEAD_MS_MAX
 
     def stream(self, machine: ClusterMachine) -> WatchedStream:
         """Of a consumer that opens one."""
@@ -146,7 +148,7 @@ class WatchedStream:
                 (self._dispatch, place),
                 group or "",
                 priority,
-                end_ms - self._lease_ms - AHEAD_MS_MAX,
+                end_ms - self._lease_ms - watch.ahead_ms,
             )
             rows.append(row)
             watch.rows[self._topic, number, attempt] = row

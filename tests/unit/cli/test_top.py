@@ -43,6 +43,7 @@ class _Broker:
     def __init__(self) -> None:
         self.acked = 0
         self.is_away = False
+        self.part: dict[str, Any] = {"state": "active"}
         self.subscriptions: dict[str, dict[str, Any]] = {}
 
     def stats(self, topic: str | None = None) -> Any:
@@ -56,6 +57,9 @@ class _Broker:
         self.acked += 1_000
         topics = {"t": {"acked": self.acked, "ready": 5, "next_due_ms": 1_000}}
         return SimpleNamespace(to_dict=lambda: {"topics": topics, "silent": [], "uptime_ms": 9})
+
+    def standby(self) -> dict[str, Any]:
+        return self.part
 
     def topics(self) -> list[Topic]:
         return [Topic("t", subscriptions=self.subscriptions)]
@@ -89,6 +93,18 @@ def test_subscriptions_stand_behind_their_topic__those_that_have_gone_do_not(
     monkeypatch.setattr(top, "SUBSCRIPTIONS_MAX", 1)
     frame = top.Looks(cast(Client, broker), "dejaq://x").take()
     assert ([one.name for one in frame.lines], frame.unasked) == (["t", "t@a"], 2)
+
+
+def test_of_a_standby_it_is_told_how_far_it_is__and_not_that_nobody_consumes() -> None:
+    broker = _Broker()
+    broker.part = {"state": "following", "standby": "5f", "url": "s3://b", "behind_ms": 2_000}
+    frame = top.Looks(cast(Client, broker), "dejaq://x").take()
+    assert frame.standby.endswith("following, as of nothing yet, 2.0 s behind the archive")
+    assert frame.found == []
+    broker.part |= {"trouble": "the bucket is away"}
+    assert (
+        top.Looks(cast(Client, broker), "dejaq://x").take().standby.endswith(": the bucket is away")
+    )
 
 
 def test_an_older_broker_has_none() -> None:

@@ -27,7 +27,7 @@ FRAME = Frame("dejaq://x", NOW_MS, LINES, [Problem(3, "Late by 1 min", "Add some
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50), (60, 12)])
 def test_it_fits(columns: int, rows: int) -> None:
     out = io.StringIO()
-    frame = replace(FRAME, silent=("b",), said="the broker does not answer")
+    frame = replace(FRAME, silent=("b",), said="the broker does not answer", standby="behind")
     Console(file=out, width=columns).print(draw(frame, columns, rows))
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= columns
@@ -59,3 +59,12 @@ def test_topics_stand_in_the_order_asked_for() -> None:
     assert first == {
         "busy": "busy", "name": LINES[0].name, "scheduled": "late", "late": "late",
     }  # fmt: skip
+
+
+def test_a_standby_is_said_to_be_one() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80).print(
+        draw(Frame("dejaq://x", NOW_MS, standby="far behind"), 80, 24)
+    )
+    assert "far behind" in out.getvalue()
+    assert "nothing is late" not in out.getvalue()

@@ -34,7 +34,8 @@ log = logging.getLogger("dejaqueue.broker")
 UNREAD_MS = 1_000
 """Before a delivery that could not be read is tried again."""
 _PAYLOAD = DELIVERY.names.index("payload")
-_NONE = pa.RecordBatch.from_pylist([], DELIVERY)
+# Not made of a list: pyarrow would import pandas for that, if it is there.
+_NONE = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in DELIVERY], schema=DELIVERY)
 
 
 class RowReader(Protocol):

@@ -50,6 +50,7 @@ class ClockOffset:
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES_KEPT)
         self._best: _Sample | None = None
         self._bound: _Sample | None = None
+        self._former_us = 0
 
     def add_pong(self, sent_us: int, received_us: int, broker_us: int) -> None:
         """A ping was sent and answered; the broker's clock was read in between."""
@@ -83,7 +84,9 @@ class ClockOffset:
             self._bound = new
 
     def forget(self) -> None:
-        """The broker may be another one: start anew."""
+        """The broker may be another one: start anew. Until something is known of its clock, it is
+        taken for that of the one before, as far as nothing comes early by that."""
+        self._former_us = self.at(0)[0]
         self._samples.clear()
         self._best = self._bound = None
 
@@ -93,7 +96,7 @@ class ClockOffset:
             return -self._clock.ahead_us, 0
         best = self._best
         if best is None:
-            return (self._bound.offset_us if self._bound else 0), UNKNOWN
+            return (self._bound.offset_us if self._bound else self._former_us), UNKNOWN
         return best.offset_us, best.error_at(now_us)
 
     def lowest_us(self, now_us: int) -> int | None:

@@ -33,7 +33,7 @@ from dejaqueue.client.consuming.extending import Extender
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.consuming.open_rows import OpenRows
-from dejaqueue.client.consuming.release import Release
+from dejaqueue.client.consuming.release import Release, releases_of
 from dejaqueue.client.consuming.settle_batches import Fate, SettleBatches
 from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink, backoff_ms
@@ -510,17 +510,15 @@ class ConsumeCore:
             return  # at most once: these are gone
         with self._mutex:
             channel = self._channel
-        self._releases.send(self._release_of(rows), channel)
+        for release in self._releases_of(rows):
+            self._releases.send(release, channel)
 
-    def _release_of(self, rows: Slice) -> Settle:
-        """What gives these rows back. Nobody looked at them: that does not wear them out."""
+    def _releases_of(self, *slices: Slice | None) -> list[Settle]:
+        """What gives these rows back."""
         with self._mutex:
-            earliest_us = self.offset.earliest_us(self.clock.now_us())
-            number = self._next_number()
-        # Not at once: what was leased ahead would be early.
-        delay_ms = int(rows.dues_ms.max()) - (earliest_us or 0) // 1000
-        delay_ms = min(max(delay_ms, 0), limits.LEASE_AHEAD_MS_MAX)
-        return Settle(SettleOp.NACK, number, 0, -1, delay_ms, rows.ids, rows.attempts, release=True)
+            earliest_us = self.offset.earliest_us(self.clock.now_us()) or 0
+            found = [one for rows in slices if rows for one in releases_of(rows, earliest_us)]
+            return [replace(one, number=self._next_number()) for one in found]
 
     def put_back(self, rows: Slice) -> None:
         """Rows that were taken, and that nobody looked at: others may have them."""
@@ -584,14 +582,13 @@ class ConsumeCore:
         """End the stream, and give back what is left: by it, or where the topic is now."""
         if self.stream.auto_ack:  # all was acked when it was sent
             held = stale = None
-        left = [self._release_of(rows) for rows in (held, stale) if rows is not None]
-        if channel is not None and self._releases.send_last(left, channel):
+        releases = self._releases_of(held, stale)
+        if channel is not None and self._releases.send_last(releases, channel):
             return
         with self._mutex:
             others = self._open.left()
-        left = [self._release_of(rows) for rows in (held, others) if rows is not None]
         if self._fatal is None:  # or there is nobody to be told
-            self._releases.send_elsewhere(left)
+            self._releases.send_elsewhere(self._releases_of(held, others))
 
     def abandon(self) -> None:
         """Nobody needs the consumer any more: close it, on another thread."""

@@ -15,19 +15,43 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
+from dejaqueue import limits
 from dejaqueue.client.connection_watch import ConnectionWatch
+from dejaqueue.client.consuming.holding import Slice
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.transport import ConsumeChannel, Transport
 from dejaqueue.clock import Clock
 from dejaqueue.errors import Unavailable
 from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import WriteStream
-from dejaqueue.wire.frames import Reply, Settle
+from dejaqueue.wire.frames import Reply, Settle, SettleOp
 
 RELEASE_MS_MAX = 1_000
 """A hand-over takes less."""
+
+
+STEP_MS = 50
+"""What is due within so much of each other goes back together: so much later it may come again."""
+
+
+def releases_of(rows: Slice, earliest_us: int) -> list[Settle]:
+    """What gives these rows back, without a number. Nobody looked at them: that does not wear them
+    out.
+
+    Args:
+        earliest_us: the broker's clock at least: none comes before it is due (rule 2).
+    """
+    delays_ms = np.clip(rows.dues_ms - earliest_us // 1000, 0, limits.LEASE_AHEAD_MS_MAX)
+    steps = np.maximum(delays_ms - 1, 0) // STEP_MS
+    releases = []
+    for step in np.unique(steps).tolist():
+        of_step = steps == step
+        rest = int(delays_ms[of_step].max()), rows.ids[of_step], rows.attempts[of_step]
+        releases.append(Settle(SettleOp.NACK, 0, 0, -1, *rest, release=True))
+    return releases
 
 
 class Release:

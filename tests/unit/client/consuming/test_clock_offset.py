@@ -86,3 +86,15 @@ def test_a_broker_whose_clock_was_put_back_is_measured_anew() -> None:
     offset.add_pong(sent_us=2_000, received_us=2_400, broker_us=9_000)
     assert offset.at(2_400) == (9_000 - 2_200, 200)
     assert offset.earliest_us(2_400) == 9_000
+
+
+def test_of_another_broker_the_clock_is_guessed__and_nothing_is_handed_over_by_that() -> None:
+    """With a clock that is an hour off, leases would seem to have ended, or never to end."""
+    hour_us = 3_600_000_000
+    offset = ClockOffset()
+    offset.add_pong(1_000, 1_200, 5_100 - hour_us)
+    offset.forget()
+    offset.forget()
+    assert offset.broker_us(2_000) == 6_000 - hour_us
+    assert offset.at(2_000)[1] == UNKNOWN
+    assert offset.earliest_us(2_000) is None

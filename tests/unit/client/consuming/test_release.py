@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from dejaqueue.client.connection_watch import ConnectionWatch
-from dejaqueue.client.consuming.release import RELEASE_MS_MAX, Release
+from dejaqueue.client.consuming.holding import rows_of
+from dejaqueue.client.consuming.release import RELEASE_MS_MAX, Release, releases_of
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
+from dejaqueue.limits import LEASE_AHEAD_MS_MAX
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 from tests.unit.client.fake_transport import FakeConsume, FakeTransport, ok
@@ -83,3 +85,28 @@ def test_nobody_waits_longer_than_a_second_for_a_broker_that_says_nothing() -> N
     assert clock.now_us() - began_us >= RELEASE_MS_MAX * 1_000
     for write in transport.writes:
         write.answer(0)
+
+
+def ids_of(settle: Settle) -> list[int]:
+    assert settle.ids is not None
+    found: list[int] = settle.ids.tolist()
+    return found
+
+
+def test_each_row_goes_back_for_its_own_time__what_is_due_together_goes_together() -> None:
+    """A row that is due now must not wait for one that is due in a second."""
+    dues_ms = np.array([1_000, 900, 1_040, 1_990, 1_055], dtype=np.int64)
+    rows = rows_of(np.arange(5), np.ones(5, dtype=np.uint16), dues_ms)
+    found = releases_of(rows, 1_000_000)
+    assert [(one.argument_ms, ids_of(one)) for one in found] == [
+        (40, [0, 1, 2]),
+        (55, [4]),
+        (990, [3]),
+    ]
+    assert all(one.release and one.op is SettleOp.NACK for one in found)
+
+
+def test_what_nobody_knows_the_time_of_is_put_off_by_as_much_as_it_may_be_early() -> None:
+    rows = rows_of(np.arange(1), np.ones(1, dtype=np.uint16), np.array([1_700_000_000_000]))
+    [found] = releases_of(rows, 0)
+    assert found.argument_ms == LEASE_AHEAD_MS_MAX
