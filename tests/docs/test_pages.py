@@ -107,6 +107,7 @@ WRITTEN_BY_PROGRAMS = {
     "facts.json",
     "keys.json",
     "llms.txt",
+    "nats.go",
     "restore.json",
     "shards.json",
     "people.csv",
