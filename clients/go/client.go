@@ -52,9 +52,11 @@ type Client struct {
 	tls        *tls.Config
 	flightOnly bool
 
-	lanelessUntil atomic.Int64 // UTC, nanoseconds
-	laneTurn      sync.Mutex   // held while a lane is opened
-	lane          *lane        // of the producers
+	lanelessUntil atomic.Int64         // UTC, nanoseconds
+	laneTurn      sync.Mutex           // held while a lane is opened
+	lane          atomic.Pointer[lane] // of the producers
+	seeking       atomic.Bool
+	closed        bool // under laneTurn
 }
 
 // Dial makes a client of dejaq://host:port, or dejaqs:// for TLS. It does not wait for the broker.
@@ -106,8 +108,9 @@ func Dial(address string, options Options) (*Client, error) {
 func (c *Client) Close() error {
 	c.laneTurn.Lock()
 	defer c.laneTurn.Unlock()
-	if c.lane != nil {
-		c.lane.close()
+	c.closed = true
+	if open := c.lane.Load(); open != nil {
+		open.close()
 	}
 	return c.flight.Close()
 }

@@ -291,10 +291,9 @@ type pendingSend struct {
 func (c *Client) sharedLane() *lane {
 	c.laneTurn.Lock()
 	defer c.laneTurn.Unlock()
-	if c.lane != nil && !c.lane.isOver() {
-		return c.lane
+	if open := c.openLane(); open != nil || c.closed {
+		return open
 	}
-	c.lane = nil
 	connection := c.connectLane()
 	if connection == nil {
 		return nil
@@ -302,9 +301,27 @@ func (c *Client) sharedLane() *lane {
 	opened := &lane{
 		connection: connection, pending: map[uint32]pendingSend{}, channels: map[*laneChannel]bool{},
 	}
-	c.lane = opened
+	c.lane.Store(opened)
 	go opened.read(c)
 	return opened
+}
+
+// openLane is the lane, if it is open.
+func (c *Client) openLane() *lane {
+	if open := c.lane.Load(); open != nil && !open.isOver() {
+		return open
+	}
+	return nil
+}
+
+// seekLane looks whether there is a lane by now; whoever sends goes on by Flight meanwhile.
+func (c *Client) seekLane() {
+	if c.seeking.CompareAndSwap(false, true) {
+		go func() {
+			defer c.seeking.Store(false)
+			c.sharedLane()
+		}()
+	}
 }
 
 func (l *lane) isOver() bool {
@@ -382,7 +399,8 @@ func (c *laneChannel) isOver() bool { return c.lane.isOver() }
 
 func (c *laneChannel) write(sending *outgoing) bool {
 	if sending.content.rows == 0 {
-		sending.content = encodeRows(sending.messages)
+		// With due times, so that a producer's messages keep their order with those of its batches.
+		sending.content = encodeRows(sending.messages, true)
 	}
 	if sending.content.flags&sendHasFields != 0 && !c.lane.connection.place.fields {
 		return false

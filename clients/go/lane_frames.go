@@ -35,18 +35,18 @@ type laneRows struct {
 	content []byte
 }
 
-func encodeRows(messages []*Message) laneRows {
+// encodeRows makes them. Without due times, messages are due on arrival; with them, one that has none is
+// due at 0, as it is in a batch.
+func encodeRows(messages []*Message, hasDues bool) laneRows {
 	order := binary.LittleEndian
 	which, encoded := fieldsOf(messages), laneRows{rows: len(messages)}
 	bytes := 8 // of what is counted for each message: most have a payload and nothing else
 	for _, message := range messages {
 		bytes += 12 + len(message.Payload)
-		if !message.Due.IsZero() {
-			encoded.flags |= sendHasDues
-		}
 	}
 	content := make([]byte, 0, bytes)
-	if encoded.flags&sendHasDues != 0 {
+	if hasDues {
+		encoded.flags |= sendHasDues
 		for _, message := range messages {
 			content = order.AppendUint64(content, uint64(instantMS(message.Due)))
 		}

@@ -179,8 +179,7 @@ func (p *link) start(sending *outgoing) {
 	}
 	sending.number = p.number
 	if p.channel != nil && len(p.waiting) == 0 && !p.channel.isLane() && p.mayTryLane() {
-		p.channel.finish() // it has nothing on its way: the lane may be there by now
-		p.channel = nil
+		p.toLane() // Flight has nothing on its way
 	}
 	p.waiting = append(p.waiting, sending)
 	switch {
@@ -192,6 +191,17 @@ func (p *link) start(sending *outgoing) {
 		p.connecting = true
 		go p.connect(0)
 	}
+}
+
+// toLane is called under the mutex: goes back to the lane if it is there by now.
+func (p *link) toLane() {
+	if p.client.openLane() == nil {
+		p.laneAfter = time.Now().Add(time.Second)
+		p.client.seekLane()
+		return
+	}
+	p.channel.finish()
+	p.channel = nil
 }
 
 // mayTryLane is called under the mutex.
