@@ -20,8 +20,8 @@ gRPC API, and `doq` a DOQ that runs at DOQ_ADDRESS.
 `…_server_us` and `…_client_us`: processor time of a message, by /proc: of all the server's
 processes, and of the load's. An idle server that spins pays for that too.
 
-Acks differ: PostgreSQL, Redis, BullMQ, beanstalkd and DejaQ by Go or by DOQ's API answer each;
-DejaQ by Python sends them on, and counts when the consumer is closed, which waits for all;
+Acks differ: PostgreSQL, Redis, BullMQ, beanstalkd and DejaQ by DOQ's API answer each; DejaQ by
+Python and by Go sends them on, and counts when all are answered, for which both wait in the end;
 RabbitMQ, JetStream and Celery send them and answer none. How each syncs stands beside its version.
 Delays have their own shapes: RabbitMQ's are dead letters of queues with a time to live
 (bench/peers/rabbitmq.py), beanstalkd's and DOQ's are whole seconds, Celery's are kept by a worker

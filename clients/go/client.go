@@ -1,6 +1,7 @@
 // Package dejaqueue is a client of DejaQ, a message queue that delivers at a time.
 //
-// It is written from docs/wire.md and nothing else: Arrow Flight, record batches, and frames. A
+// It is written from docs/wire.md and nothing else: Arrow Flight, record batches, and frames; and
+// the express lane, which single messages and consumers take where the broker has one. A
 // Client is safe for many goroutines; so are its producers and consumers.
 package dejaqueue
 
@@ -10,6 +11,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -32,6 +35,9 @@ type Options struct {
 	TLS    *tls.Config // for dejaqs://; nil = the system's certificates are trusted
 	// RetryFor is how long a batch is sent again after its connection broke; 0 = 30 seconds.
 	RetryFor time.Duration
+	// FlightOnly has nothing go by the broker's express lane (an upgraded connection at its HTTP
+	// port), which single messages and consumers take where there is one.
+	FlightOnly bool
 }
 
 // Client is a connection to a broker, which is made again when it breaks.
@@ -39,6 +45,18 @@ type Client struct {
 	flight   flight.Client
 	headers  []string
 	retryFor time.Duration
+
+	host       string
+	apiKey     string
+	secured    bool
+	tls        *tls.Config
+	flightOnly bool
+
+	lanelessUntil atomic.Int64         // UTC, nanoseconds
+	laneTurn      sync.Mutex           // held while a lane is opened
+	lane          atomic.Pointer[lane] // of the producers
+	seeking       atomic.Bool
+	closed        bool // under laneTurn
 }
 
 // Dial makes a client of dejaq://host:port, or dejaqs:// for TLS. It does not wait for the broker.
@@ -72,7 +90,11 @@ func Dial(address string, options Options) (*Client, error) {
 	if err != nil {
 		return nil, badRequest("url", "an address that can be reached", err.Error())
 	}
-	client := &Client{flight: flight.NewClientFromConn(connection, nil), retryFor: options.RetryFor}
+	client := &Client{
+		flight: flight.NewClientFromConn(connection, nil), retryFor: options.RetryFor,
+		host: parsed.Hostname(), apiKey: options.APIKey, secured: parsed.Scheme == "dejaqs",
+		tls: options.TLS, flightOnly: options.FlightOnly,
+	}
 	if client.retryFor == 0 {
 		client.retryFor = 30 * time.Second
 	}
@@ -83,7 +105,15 @@ func Dial(address string, options Options) (*Client, error) {
 }
 
 // Close ends the connection. Close producers and consumers before.
-func (c *Client) Close() error { return c.flight.Close() }
+func (c *Client) Close() error {
+	c.laneTurn.Lock()
+	defer c.laneTurn.Unlock()
+	c.closed = true
+	if open := c.lane.Load(); open != nil {
+		open.close()
+	}
+	return c.flight.Close()
+}
 
 func (c *Client) context(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, c.headers...)
@@ -265,11 +295,15 @@ func (c *Client) writeOnce(
 }
 
 func commandDescriptor(command map[string]any) *flight.FlightDescriptor {
+	return &flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: commandOf(command)}
+}
+
+func commandOf(command map[string]any) []byte {
 	content, err := json.Marshal(command)
 	if err != nil {
 		panic(err) // texts, numbers and booleans of our own
 	}
-	return &flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: content}
+	return content
 }
 
 func badRequest(field, limit, value string) *Error {

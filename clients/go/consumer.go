@@ -10,6 +10,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 )
 
+// creditParts is in how many parts credit is given where there is enough at hand.
+const creditParts = 4
+
 // ConsumeOptions say who consumes, and how.
 type ConsumeOptions struct {
 	Consumer string        // a name for logs and stats
@@ -20,7 +23,8 @@ type ConsumeOptions struct {
 	TagsAny, TagsAll, TagsNot []string
 }
 
-// Consumer receives messages of one topic, each when it is due by the broker's clock, never before.
+// Consumer receives messages of one topic, each when it is due by the broker's clock, never before, by
+// a lane of its own where the broker has them, or else by Flight.
 // When the connection breaks it opens another one; what is at hand stays, until its lease ends.
 type Consumer struct {
 	client  *Client
@@ -28,20 +32,28 @@ type Consumer struct {
 	command map[string]any
 	credit  int
 
-	mutex      sync.Mutex
-	wake       chan struct{} // closed and made again when something has changed
-	held       holding
-	arrivals   int
-	atHand     map[handed]*lease // handed over and not settled
-	offset     clockOffset
-	stream     flight.FlightService_DoExchangeClient
-	generation int
-	number     uint32
-	waiting    map[uint32]chan *reply
-	pings      map[uint32]int64
-	refused    *Error // the broker refused the stream: nothing comes any more
-	closed     bool
-	done       chan struct{}
+	mutex    sync.Mutex
+	wake     chan struct{} // closed and made again when something has changed
+	held     holding
+	arrivals int
+	atHand   map[handed]*lease // handed over and not settled
+	offset   clockOffset
+
+	formerOffset int64 // an earlier stream's, until there is one
+	owed         int   // credit that is not given yet
+	stream       consumeStream
+	laneAfter    time.Time // by Flight until then
+	generation   int
+	number       uint32
+	waiting      map[uint32]chan *reply
+	acks         ackPipe
+	pings        map[uint32]int64
+	refused      *Error // the broker refused the stream: nothing comes any more
+	closing      bool   // it is being closed: nothing is handed over any more
+	closed       bool
+	whole        bool // the last stream ended as a CLOSE has it end
+	over         bool // no stream is opened any more
+	done         chan struct{}
 }
 
 type handed struct {
@@ -92,7 +104,7 @@ func (c *Client) Consume(topic string, options ConsumeOptions) *Consumer {
 	consumer := &Consumer{
 		client: c, topic: topic, command: command, credit: credit, wake: make(chan struct{}),
 		atHand: map[handed]*lease{}, waiting: map[uint32]chan *reply{}, pings: map[uint32]int64{},
-		done: make(chan struct{}),
+		acks: ackPipe{onWay: map[uint32]ackBatch{}}, done: make(chan struct{}),
 	}
 	go consumer.run()
 	return consumer
@@ -115,10 +127,12 @@ func (c *Consumer) run() {
 			delete(c.waiting, number)
 			close(waiting)
 		}
+		c.acksBroke()
 		if !c.closed && !wrong.CanRetry() {
 			c.refused = wrong
 		}
 		over := c.closed || c.refused != nil
+		c.over = over
 		c.changed()
 		c.mutex.Unlock()
 		if over {
@@ -131,8 +145,51 @@ func (c *Consumer) run() {
 	}
 }
 
-// serve is one stream, from its opening to its end; why it ended, and whether anything came.
+// serve is one stream, from its opening to its end; why it ended, and whether anything came. It goes
+// by a lane where there is one.
 func (c *Consumer) serve() (*Error, bool) {
+	c.mutex.Lock()
+	tryLane := !time.Now().Before(c.laneAfter)
+	c.mutex.Unlock()
+	if tryLane {
+		if connection := c.client.connectLane(); connection != nil {
+			return c.serveLane(connection)
+		}
+	}
+	return c.serveFlight()
+}
+
+// begin has a stream carry what is said from here on; false if the consumer is closed.
+func (c *Consumer) begin(stream consumeStream) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.generation++
+	if offset, uncertainty := c.offset.at(nowUS()); uncertainty != unknown {
+		c.formerOffset = offset
+	}
+	c.offset = clockOffset{} // the broker may be another one
+	c.pings = map[uint32]int64{}
+	if c.closed {
+		return false
+	}
+	c.stream = stream
+	c.whole = false
+	c.owed = 0
+	c.say(encodeCredit(max(c.credit-len(c.held)-len(c.atHand), 0)))
+	c.sendAcks()
+	c.changed()
+	return true
+}
+
+// flightConsume is a consumer's stream of Flight.
+type flightConsume struct {
+	stream flight.FlightService_DoExchangeClient
+}
+
+// say sends a frame. That it failed is told by the end of the stream.
+func (f flightConsume) say(frame []byte) { _ = f.stream.Send(&flight.FlightData{AppMetadata: frame}) }
+
+func (c *Consumer) serveFlight() (*Error, bool) {
 	ctx, cancel := context.WithCancel(c.client.context(context.Background()))
 	defer cancel()
 	stream, err := c.client.flight.DoExchange(ctx)
@@ -142,24 +199,22 @@ func (c *Consumer) serve() (*Error, bool) {
 	if err != nil && err != io.EOF {
 		return errorOf(err), false
 	}
-	c.mutex.Lock()
-	c.generation++
-	c.offset = clockOffset{} // the broker may be another one
-	c.pings = map[uint32]int64{}
-	c.stream = stream
-	rows := c.credit - len(c.held) - len(c.atHand)
-	if c.closed {
-		c.mutex.Unlock()
+	if !c.begin(flightConsume{stream}) {
 		return unavailable("the consumer is closed"), false
 	}
-	c.say(encodeCredit(max(rows, 0)))
-	c.changed()
-	c.mutex.Unlock()
 	pinging := make(chan struct{})
 	defer close(pinging)
 	go c.ping(pinging)
 	frames := &frameReader{stream: stream, consumer: c}
-	return frames.read()
+	wrong, delivered := frames.read()
+	c.endedWhole(frames.whole)
+	return wrong, delivered
+}
+
+func (c *Consumer) endedWhole(whole bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.whole = whole
 }
 
 // frameReader takes frames without a batch out of the stream, and leaves the others to Arrow.
@@ -167,6 +222,7 @@ type frameReader struct {
 	stream   flight.FlightService_DoExchangeClient
 	consumer *Consumer
 	heads    bool
+	whole    bool
 	ended    *Error
 }
 
@@ -205,6 +261,7 @@ func (f *frameReader) read() (*Error, bool) {
 			return f.ended, f.heads
 		}
 		if err == nil || err == io.EOF {
+			f.whole = true
 			return unavailable("the broker ended the stream"), f.heads
 		}
 		return errorOf(err), f.heads
@@ -235,8 +292,17 @@ func (f *frameReader) read() (*Error, bool) {
 // say sends a frame; called under the mutex. That it failed is told by the end of the stream.
 func (c *Consumer) say(frame []byte) {
 	if c.stream != nil {
-		_ = c.stream.Send(&flight.FlightData{AppMetadata: frame})
+		c.stream.say(frame)
 	}
+}
+
+// nextNumber is called under the mutex.
+func (c *Consumer) nextNumber() uint32 {
+	c.number++
+	if c.number == 0 {
+		c.number = 1 // 0 asks for no reply
+	}
+	return c.number
 }
 
 func (c *Consumer) delivered(head *delivery, rows []*Message) {
@@ -265,6 +331,9 @@ func (c *Consumer) heard(frame any) {
 			c.changed()
 		}
 	case *reply:
+		if c.acked(frame) {
+			return
+		}
 		if waiting, is := c.waiting[frame.number]; is {
 			delete(c.waiting, frame.number)
 			waiting <- frame
@@ -309,9 +378,19 @@ func (c *Consumer) forgetEnded(now int64) {
 	c.room(gone)
 }
 
+// room is called under the mutex: so many more may come. Where there is enough at hand, the broker is
+// told of several together.
 func (c *Consumer) room(rows int) {
-	if rows > 0 {
-		c.say(encodeCredit(rows))
+	c.owed += rows
+	if len(c.held) == 0 || c.owed*creditParts >= c.credit {
+		c.giveCredit()
+	}
+}
+
+func (c *Consumer) giveCredit() {
+	if c.owed > 0 {
+		c.say(encodeCredit(c.owed))
+		c.owed = 0
 	}
 }
 
@@ -322,6 +401,10 @@ func (c *Consumer) Receive(ctx context.Context) (*Message, error) {
 		c.mutex.Lock()
 		now := nowUS()
 		wait := time.Hour
+		if c.closing {
+			c.mutex.Unlock()
+			return nil, unavailable("the consumer is closed")
+		}
 		for len(c.held) > 0 {
 			next := c.held[0]
 			if next.message.lease.endMS <= c.offset.brokerMS(now) {
@@ -341,11 +424,9 @@ func (c *Consumer) Receive(ctx context.Context) (*Message, error) {
 			}
 			break
 		}
-		wake, refused, closed := c.wake, c.refused, c.closed
+		c.giveCredit()
+		wake, refused := c.wake, c.refused
 		c.mutex.Unlock()
-		if closed {
-			return nil, unavailable("the consumer is closed")
-		}
 		if refused != nil {
 			return nil, refused
 		}
@@ -428,11 +509,7 @@ func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message
 			return nil, ctx.Err()
 		}
 	}
-	c.number++
-	if c.number == 0 {
-		c.number = 1 // 0 asks for no reply
-	}
-	asked.number = c.number
+	asked.number = c.nextNumber()
 	if under := c.wholeLease(messages); under != nil {
 		asked.partition, asked.leaseID = under.partition, under.id
 	} else {
@@ -491,23 +568,4 @@ func (c *Consumer) wholeLease(messages []*Message) *lease {
 		seen[message.ID] = true
 	}
 	return under
-}
-
-// Close ends the consumer: what it has and did not settle goes back to the broker at once.
-func (c *Consumer) Close() {
-	c.mutex.Lock()
-	open := c.stream
-	if !c.closed {
-		c.closed = true
-		c.say(encodeClose())
-		c.changed()
-	}
-	c.mutex.Unlock()
-	if open == nil {
-		return
-	}
-	select {
-	case <-c.done:
-	case <-time.After(5 * time.Second):
-	}
 }

@@ -219,14 +219,19 @@ func decodeReply(body []byte, flags uint16, number uint32) (any, error) {
 func (r *reply) statusesOf(rows int) []Status {
 	found := make([]Status, rows)
 	for row := range found {
-		switch {
-		case len(r.statuses) == rows:
-			found[row] = r.statuses[row]
-		case len(r.statuses) > 0:
-			found[row] = r.statuses[0]
-		}
+		found[row] = r.statusOf(row, rows)
 	}
 	return found
+}
+
+func (r *reply) statusOf(row, rows int) Status {
+	switch {
+	case len(r.statuses) == rows:
+		return r.statuses[row]
+	case len(r.statuses) > 0:
+		return r.statuses[0]
+	}
+	return OK
 }
 
 // errorOfJSON reads the first JSON value: gRPC may have written words of its own behind it.

@@ -3,19 +3,26 @@ package dejaqueue
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // worked is the bytes of each frame of docs/wire.md, by the beginning of its line.
 func worked(t *testing.T, name string) []byte {
 	t.Helper()
+	return workedUnder(t, "### Worked frames", name)
+}
+
+func workedUnder(t *testing.T, heading, name string) []byte {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/wire.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(page), "### Worked frames")
+	_, block, _ := strings.Cut(string(page), heading)
 	_, block, _ = strings.Cut(block, "\n# "+name)
 	_, block, _ = strings.Cut(block, "\n")
 	var content []byte
@@ -55,6 +62,47 @@ func TestFramesThatAreSentAreThoseOfThePage(t *testing.T) {
 	for name, frame := range made {
 		if want := worked(t, name); !bytes.Equal(frame, want) {
 			t.Errorf("%s\n% x, made\n% x", name, want, frame)
+		}
+	}
+}
+
+func TestSendsOfALaneAreThoseOfThePage(t *testing.T) {
+	urgent := uint16(7)
+	due, end := time.UnixMilli(1_700_000_000_000), time.UnixMilli(1_700_000_060_000)
+	rich := []*Message{
+		{Payload: []byte("a"), Key: "k", Priority: &urgent, Tags: []string{"red", "x"}, Headers: map[string]string{"h": "1"}},
+		{Payload: []byte("b"), Group: "g", Expires: end},
+	}
+	sends := [][]*Message{
+		{{Payload: []byte("hi")}},
+		{{Payload: []byte("hi")}, {Due: due}},
+		rich,
+	}
+	const heading = "### SENDs that are worked out"
+	for place, messages := range sends {
+		number := uint32(place + 1)
+		made := appendSend(nil, number, encodeAddress(number+4, "p", "t"), encodeRows(messages, number == 2))
+		want := workedUnder(t, heading, fmt.Sprintf("SEND %d:", number))
+		if !bytes.Equal(made, withLength(nil, want)) {
+			t.Errorf("SEND %d\n% x, made\n% x", number, want, made[lengthBytes:])
+		}
+	}
+	open := append(encodeOpen(nil), "{\"topic\": \"t\"}"...)
+	if want := workedUnder(t, heading, "OPEN"); !bytes.Equal(open, want) {
+		t.Errorf("OPEN\n% x, made\n% x", want, open)
+	}
+}
+
+func TestWhatMayGoByALaneIsSmallAndUTF8(t *testing.T) {
+	bytes, valid := laneBytes(&Message{Payload: []byte("abc"), Key: "k", Tags: []string{"ü"}, Headers: map[string]string{"h": "v"}})
+	if bytes != 8 || !valid {
+		t.Error(bytes, valid)
+	}
+	for _, broken := range []*Message{
+		{Key: "\xff"}, {Group: "\xff"}, {Tags: []string{"\xff"}}, {Headers: map[string]string{"a": "\xff"}},
+	} {
+		if _, valid := laneBytes(broken); valid {
+			t.Error("a text that is no UTF-8 is taken", broken)
 		}
 	}
 }

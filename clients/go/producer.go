@@ -1,30 +1,25 @@
 package dejaqueue
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"encoding/hex"
-	"errors"
-	"io"
+	"maps"
 	mathrand "math/rand/v2"
-	"sync"
+	"slices"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/flight"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"google.golang.org/grpc/backoff"
-
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 const (
-	// window is how many batches are on their way at most: a broker remembers the last 128.
-	window = 64
-
 	backoffFirst = 20 * time.Millisecond
 	backoffMost  = time.Second
+
+	// laneBytesMost is the size of a message from which on Flight is as cheap.
+	laneBytesMost = 64 << 10
 )
 
 var connectParams = grpc.ConnectParams{
@@ -54,64 +49,43 @@ type Sent struct {
 	Statuses []Status
 }
 
-type outgoing struct {
-	number   uint32
-	batch    arrow.RecordBatch
-	rows     int
-	deadline time.Time
-	answer   *reply
-	err      *Error
-	done     chan struct{}
-}
-
-// Producer sends to one topic. Batches that were not answered when a connection broke are sent again
-// under their numbers, and are not applied twice.
+// Producer sends to one topic. What was not answered when a connection broke is sent again under its
+// number, and is not applied twice. Single messages go by the broker's express lane where it has
+// one, all else by Flight.
 type Producer struct {
-	client  *Client
-	command map[string]any
-	slots   chan struct{}
-
-	mutex      sync.Mutex // numbers, what waits, and the order of writing
-	number     uint32
-	waiting    []*outgoing
-	stream     *putStream
-	connecting bool
-	failures   int
-	closed     bool
-	ended      chan struct{}
-}
-
-// putStream is one DoPut; it is written under the producer's mutex.
-type putStream struct {
-	stream flight.FlightService_DoPutClient
-	writer *flight.Writer
-	cancel context.CancelFunc
+	batches *link
+	singles *link // nil: everything goes as batches
 }
 
 // Producer makes a producer of a topic. Close it.
 func (c *Client) Producer(topic string) *Producer {
-	return c.producer(map[string]any{"topic": topic})
+	made := c.producer(map[string]any{"topic": topic})
+	if !c.flightOnly && topic != "" {
+		made.singles = c.link(map[string]any{"topic": topic}, true)
+	}
+	return made
 }
 
 func (c *Client) producer(command map[string]any) *Producer {
-	command["producer"] = newName()
-	return &Producer{
-		client: c, command: command, slots: make(chan struct{}, window), ended: make(chan struct{}),
-	}
+	return &Producer{batches: c.link(command, false)}
 }
 
-// Send sends messages as one batch, and returns when they are durable. Batches of several goroutines
-// travel together. If ctx ends first, whether they were sent is unknown.
+// Send sends messages as one batch, and returns when they are durable. Single messages of several
+// goroutines travel together: while some are on their way, the next ones are gathered. If ctx ends
+// first, whether they were sent is unknown.
 func (p *Producer) Send(ctx context.Context, messages ...*Message) (*Sent, error) {
 	if len(messages) == 0 {
 		return &Sent{}, nil
 	}
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if len(messages) == 1 && p.singles != nil {
+		if bytes, valid := laneBytes(messages[0]); valid && bytes <= laneBytesMost {
+			return p.sendOne(ctx, messages[0], bytes)
+		}
 	}
-	sending := p.submit(sendBatch(messages), len(messages))
+	if err := p.batches.enter(ctx); err != nil {
+		return nil, err
+	}
+	sending := p.batches.submit(sendBatch(messages), len(messages))
 	select {
 	case <-sending.done:
 	case <-ctx.Done():
@@ -123,180 +97,52 @@ func (p *Producer) Send(ctx context.Context, messages ...*Message) (*Sent, error
 	return &Sent{IDs: sending.answer.ids, Statuses: sending.answer.statusesOf(len(messages))}, nil
 }
 
-func (p *Producer) submit(batch arrow.RecordBatch, rows int) *outgoing {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.number++ // after the last one comes 1
-	if p.number == 0 {
-		p.number = 1
+func (p *Producer) sendOne(ctx context.Context, message *Message, bytes int) (*Sent, error) {
+	if err := p.singles.enter(ctx); err != nil {
+		return nil, err
 	}
-	sending := &outgoing{
-		number: p.number, batch: batch, rows: rows, done: make(chan struct{}),
-		deadline: time.Now().Add(p.client.retryFor),
-	}
-	p.waiting = append(p.waiting, sending)
-	switch {
-	case p.closed:
-		p.finish(sending, nil, unavailable("the producer is closed"))
-	case p.stream != nil:
-		p.write(p.stream, sending)
-	case !p.connecting:
-		p.connecting = true
-		go p.connect(0)
-	}
-	return sending
-}
-
-// write is called under the mutex. That it failed is told by the end of the stream.
-func (p *Producer) write(to *putStream, sending *outgoing) {
-	number := binary.LittleEndian.AppendUint32(nil, sending.number)
-	if err := to.writer.WriteWithAppMetadata(sending.batch, number); err != nil && !errors.Is(err, io.EOF) {
-		to.cancel()
-	}
-}
-
-// finish is called under the mutex: a batch has its answer, or will have none.
-func (p *Producer) finish(sending *outgoing, answer *reply, err *Error) {
-	for place, one := range p.waiting {
-		if one == sending {
-			p.waiting = append(p.waiting[:place], p.waiting[place+1:]...)
-			sending.answer, sending.err = answer, err
-			sending.batch.Release()
-			close(sending.done)
-			<-p.slots
-			return
-		}
-	}
-}
-
-func (p *Producer) failAll(err *Error) {
-	for len(p.waiting) > 0 {
-		p.finish(p.waiting[0], nil, err)
-	}
-}
-
-// connect opens a stream after a pause and sends what waits, the lowest number first.
-func (p *Producer) connect(after time.Duration) {
-	select {
-	case <-time.After(after):
-	case <-p.ended:
-	}
-	ctx, cancel := context.WithCancel(p.client.context(context.Background()))
-	stream, err := p.client.flight.DoPut(ctx)
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.connecting = false
-	for _, sending := range append([]*outgoing{}, p.waiting...) {
-		if time.Now().After(sending.deadline) {
-			wrong := sending.err // what a broker answered last
-			if wrong == nil {
-				wrong = unavailable("no connection to the broker in time; the outcome is unknown")
-			}
-			p.finish(sending, nil, wrong)
-		}
-	}
-	if err != nil || p.closed || len(p.waiting) == 0 {
-		cancel()
-		if err != nil {
-			p.broke(errorOf(err))
-		}
-		return
-	}
-	writer := flight.NewRecordWriter(stream, ipc.WithSchema(sendSchema))
-	writer.SetFlightDescriptor(commandDescriptor(p.command))
-	opened := &putStream{stream, writer, cancel}
-	p.stream = opened
-	go p.read(opened)
-	for _, sending := range p.waiting {
-		p.write(opened, sending)
-	}
-}
-
-// broke is called under the mutex: there is no stream. What waits is sent again, or fails.
-func (p *Producer) broke(wrong *Error) {
-	if !wrong.CanRetry() {
-		p.failAll(wrong)
-		return
-	}
-	if len(p.waiting) == 0 || p.connecting {
-		return
-	}
-	p.connecting = true
-	after := max(pause(p.failures), wrong.RetryAfter())
-	p.failures++
-	go p.connect(after)
-}
-
-func (p *Producer) drop(from *putStream, wrong *Error) {
-	if p.stream != from {
-		return
-	}
-	p.stream = nil
-	from.cancel()
-	p.broke(wrong)
-}
-
-// read hands out replies until the stream ends.
-func (p *Producer) read(from *putStream) {
+	sending, place := p.singles.gather(copyOf(message), bytes)
 	for {
-		result, err := from.stream.Recv()
-		var frame any
-		if err == nil {
-			frame, err = decode(result.AppMetadata)
-		} else if err == io.EOF {
-			err = unavailable("the broker ended the stream")
+		select {
+		case <-sending.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
-		p.mutex.Lock()
-		if err != nil {
-			p.drop(from, errorOf(err))
-			p.mutex.Unlock()
-			return
+		if sending.alone == nil {
+			break
 		}
-		if answer, is := frame.(*reply); is {
-			p.answered(from, answer)
-		}
-		p.mutex.Unlock()
+		sending, place = sending.alone[place], 0
 	}
+	if sending.err != nil {
+		told := *sending.err // several share it
+		return nil, &told
+	}
+	answer := sending.answer
+	sent := &Sent{Statuses: []Status{answer.statusOf(place, sending.rows)}}
+	if place < len(answer.ids) {
+		sent.IDs = []int64{answer.ids[place]}
+	}
+	return sent, nil
 }
 
-// answered is called under the mutex.
-func (p *Producer) answered(from *putStream, answer *reply) {
-	for _, sending := range p.waiting {
-		if sending.number != answer.number {
-			continue
-		}
-		switch {
-		case answer.err == nil:
-			p.failures = 0
-			p.finish(sending, answer, nil)
-		case answer.err.CanRetry() && time.Now().Before(sending.deadline):
-			sending.err = answer.err
-			p.drop(from, answer.err) // it is sent again, in its place
-		default:
-			p.finish(sending, nil, answer.err)
-		}
-		return
+// copyOf is the message as it is now: whoever sends it may change it when Send has returned because
+// its context ended, while it still is on its way.
+func copyOf(message *Message) *Message {
+	copied := *message
+	copied.Payload = bytes.Clone(message.Payload)
+	copied.Tags = slices.Clone(message.Tags)
+	copied.Headers = maps.Clone(message.Headers)
+	if message.Priority != nil {
+		priority := *message.Priority
+		copied.Priority = &priority
 	}
+	return &copied
 }
 
 // Close waits for what is on its way, at most as long as it is retried.
 func (p *Producer) Close() {
-	p.mutex.Lock()
-	waiting := append([]*outgoing{}, p.waiting...)
-	p.mutex.Unlock()
-	for _, sending := range waiting {
-		<-sending.done
-	}
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.closed {
-		return
-	}
-	p.closed = true
-	close(p.ended)
-	p.failAll(unavailable("the producer is closed"))
-	if p.stream != nil {
-		_ = p.stream.writer.Close()
-		_ = p.stream.stream.CloseSend()
+	p.batches.close()
+	if p.singles != nil {
+		p.singles.close()
 	}
 }

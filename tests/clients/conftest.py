@@ -8,24 +8,26 @@ from pathlib import Path
 import pytest
 
 from dejaqueue import Client
-from dejaqueue.broker.broker import Broker
 from dejaqueue.flight.server import FlightServer
-from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.clients.drivers import Driver
+from tests.integration.access_fixture import Site, running
 
 LANGUAGES = ("go", "java")
+WAYS = {"go": ("go", False), "go-by-flight": ("go", True), "java": ("java", False)}
+"""A language, and whether its client is told to take no lane."""
 
 
 @pytest.fixture
-def server() -> Iterator[FlightServer]:
-    """A broker without topics."""
-    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
-    broker.start()
-    serving = FlightServer(broker)
-    serving.start()
-    yield serving
-    serving.stop()
-    broker.stop()
+def site() -> Iterator[Site]:
+    """A broker without topics, by Flight and HTTP: it has lanes."""
+    with running() as site:
+        yield site
+
+
+@pytest.fixture
+def server(site: Site) -> FlightServer:
+    """By Flight."""
+    return site.flight
 
 
 @pytest.fixture
@@ -40,10 +42,17 @@ def language(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
+def way(request: pytest.FixtureRequest) -> tuple[str, bool]:
+    language, flight_only = request.param
+    return str(language), bool(flight_only)
+
+
 @pytest.fixture
-def alone(language: str, server: FlightServer, tmp_path: Path) -> Iterator[Driver]:
+def alone(way: tuple[str, bool], site: Site, tmp_path: Path) -> Iterator[Driver]:
     """The client, not connected. It ends before the broker does."""
-    driver = Driver(language, tmp_path / "client.log")
+    language, flight_only = way
+    driver = Driver(language, tmp_path / "client.log", flight_only=flight_only)
     yield driver
     driver.end()
 

@@ -65,9 +65,14 @@ def command_of(language: str, program: str) -> list[str]:
 
 
 class Driver:
-    """A client in a process of its own."""
+    """A client in a process of its own.
 
-    def __init__(self, language: str, log: Path) -> None:
+    Args:
+        flight_only: have it take no lane, where it would.
+    """
+
+    def __init__(self, language: str, log: Path, *, flight_only: bool = False) -> None:
+        self._always = {"connect": {"flight_only": True}} if flight_only else {}
         command = command_of(language, "conformance")
         self._log_path = log
         self._log = log.open("ab")
@@ -82,7 +87,9 @@ class Driver:
     def begin(self, do: str, **fields: Any) -> None:
         """Tell it what to do, and do not wait."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do} | fields).encode() + b"\n")
+        self._process.stdin.write(
+            json.dumps({"do": do} | self._always.get(do, {}) | fields).encode() + b"\n"
+        )
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:

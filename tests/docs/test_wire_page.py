@@ -1,7 +1,8 @@
 """Covers: the worked frames of docs/wire.md are what our own wire code makes and reads.
 
 Each is compared with the frame that its line `#` tells, in both directions. There is one of each
-type of frame. The clients of other languages read the same lines (tests/clients).
+type of frame; those of lanes are under a heading of their own. The clients of other languages read
+the same lines (tests/clients).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from dejaqueue.errors import TopicUnknown, Unavailable
-from dejaqueue.wire import frames
+from dejaqueue.schema.row_fields import Fields
+from dejaqueue.wire import frames, lane
+from dejaqueue.wire.descriptors import ConsumeStream, decode_address
 from dejaqueue.wire.frames import (
     Close,
     Credit,
@@ -32,9 +35,9 @@ from dejaqueue.wire.frames import (
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 
 
-def worked() -> dict[str, bytes]:
+def worked(heading: str = "### Worked frames") -> dict[str, bytes]:
     """What is said of each frame, up to its first colon or comma, and its bytes."""
-    block = PAGE.partition("### Worked frames")[2].partition("```text\n")[2].partition("```")[0]
+    block = PAGE.partition(heading)[2].partition("```text\n")[2].partition("```")[0]
     found: dict[str, bytes] = {}
     name = ""
     for line in block.splitlines():
@@ -98,3 +101,63 @@ def test_a_worked_frame_is_what_it_says(name: str, frame: Frame) -> None:
     read = frames.decode(content)
     assert type(read) is type(frame)
     assert frames.encode(read) == content
+
+
+# --- lanes --------------------------------------------------------------------------------------
+
+FIELDS = Fields(
+    keys=[b"k", b""],
+    groups=[b"", b"g"],
+    tags=[[b"red", b"x"], []],
+    headers=[[b"h", b"1"], []],
+    priorities=[7, 32_768],
+    expires_ms=[0, 1_700_000_060_000],
+)
+SENDS: list[tuple[int, int, list[bytes], list[int] | None, Fields | None]] = [
+    (1, 5, [b"hi"], None, None),
+    (2, 6, [b"hi", b""], [0, 1_700_000_000_000], None),
+    (3, 7, [b"a", b"b"], None, FIELDS),
+]
+
+
+def of_lanes() -> dict[str, bytes]:
+    found = worked("### SENDs that are worked out")
+    return {name.partition(":")[0]: content for name, content in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("number", "batch", "payloads", "dues_ms", "fields"), SENDS, ids=["plain", "due", "fields"]
+)
+def test_a_send_of_the_page_is_what_it_says(
+    number: int,
+    batch: int,
+    payloads: list[bytes],
+    dues_ms: list[int] | None,
+    fields: Fields | None,
+) -> None:
+    content = of_lanes()[f"SEND {number}"]
+    read = lane.decode_send(content)
+    assert (read.number, read.payloads, read.dues_ms, read.fields) == (
+        number,
+        payloads,
+        dues_ms,
+        fields,
+    )
+    address = decode_address(read.address)
+    assert (address.topic, address.producer, address.number) == ("t", "p", batch)
+    made = lane.encode_send(
+        number,
+        read.address,
+        len(payloads),
+        lane.encode_rows(payloads, dues_ms, fields),
+        has_dues=dues_ms is not None,
+        has_fields=fields is not None,
+    )
+    assert made == lane.with_length(content)
+
+
+def test_an_open_of_the_page_is_what_it_says() -> None:
+    found = of_lanes()
+    assert list(found) == ["SEND 1", "SEND 2", "SEND 3", "OPEN"]
+    assert lane.kind_of(found["OPEN"]) == lane.OPEN
+    assert lane.decode_open(found["OPEN"]) == ConsumeStream("t")

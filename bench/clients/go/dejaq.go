@@ -9,7 +9,8 @@ import (
 	"dejaqueue"
 )
 
-// dejaQ is a broker by clients/go: a client for each connection. An ack waits for its answer.
+// dejaQ is a broker by clients/go: a client for each connection. Acks do not wait for each other; they
+// count when Finish has returned without an error: then they are durable.
 type dejaQ struct{ url string }
 
 func newDejaQ(url, _ string) (Peer, error) { return &dejaQ{url}, nil }
@@ -87,16 +88,11 @@ func (c *topicConsumer) Next(idle time.Duration) ([]byte, error) {
 }
 
 func (c *topicConsumer) Ack() error {
-	statuses, err := c.consumer.Ack(context.Background(), c.last)
-	if err == nil && statuses[0] != dejaqueue.OK {
-		err = fmt.Errorf("not acked: status %v", statuses[0])
-	}
-	return err
+	return c.consumer.AckAsync(context.Background(), c.last)
 }
 
-func (c *topicConsumer) Finish() error { return nil }
+func (c *topicConsumer) Finish() error { return c.consumer.Flush(context.Background()) }
 
 func (c *topicConsumer) Close() error {
-	c.consumer.Close()
-	return c.client.Close()
+	return errors.Join(c.consumer.Close(), c.client.Close())
 }

@@ -54,6 +54,8 @@ type request struct {
 	Batches   int            `json:"batches"`
 	RetryMS   int64          `json:"retry_ms"`
 	TimeoutMS int64          `json:"timeout_ms"`
+	Flight    bool           `json:"flight_only"`
+	Single    bool           `json:"single"`
 }
 
 type driver struct {
@@ -108,6 +110,8 @@ func (d *driver) do(ctx context.Context, asked request) (map[string]any, error) 
 		return d.client.Action(ctx, "stats", map[string]any{"topic": asked.Topic})
 	case "send":
 		return sent(d.producer(asked.Topic).Send(ctx, messages(asked.Rows)...))
+	case "send_each":
+		return d.sendEach(ctx, asked)
 	case "flood":
 		return d.flood(ctx, asked)
 	case "peek":
@@ -140,6 +144,17 @@ func (d *driver) do(ctx context.Context, asked request) (map[string]any, error) 
 		return d.receive(ctx, asked)
 	case "ack":
 		return statuses(d.consumer.Ack(ctx, d.named(asked)...))
+	case "ack_async":
+		for _, message := range d.named(asked) {
+			if err := d.consumer.AckAsync(ctx, message); err != nil {
+				return nil, err
+			}
+		}
+		return map[string]any{}, nil
+	case "flush":
+		return map[string]any{}, d.consumer.Flush(ctx)
+	case "take":
+		return d.take(ctx, asked)
 	case "nack":
 		refusal := dejaqueue.Refusal{
 			Delay: time.Duration(asked.DelayMS) * time.Millisecond, Backoff: asked.DelayMS < 0,
@@ -149,8 +164,7 @@ func (d *driver) do(ctx context.Context, asked request) (map[string]any, error) 
 	case "extend":
 		return statuses(d.consumer.Extend(ctx, time.Duration(asked.LeaseMS)*time.Millisecond, d.named(asked)...))
 	case "close_consumer":
-		d.consumer.Close()
-		return map[string]any{}, nil
+		return map[string]any{}, d.consumer.Close()
 	case "begin":
 		timeout := time.Duration(asked.TimeoutMS) * time.Millisecond
 		tx, err := d.client.Begin(ctx, asked.Topic, timeout)
@@ -174,7 +188,9 @@ func (d *driver) do(ctx context.Context, asked request) (map[string]any, error) 
 }
 
 func (d *driver) connect(asked request) (map[string]any, error) {
-	options := dejaqueue.Options{APIKey: asked.Key, RetryFor: time.Duration(asked.RetryMS) * time.Millisecond}
+	options := dejaqueue.Options{
+		APIKey: asked.Key, RetryFor: time.Duration(asked.RetryMS) * time.Millisecond, FlightOnly: asked.Flight,
+	}
 	if asked.CA != "" {
 		content, err := os.ReadFile(asked.CA)
 		if err != nil {
@@ -185,7 +201,7 @@ func (d *driver) connect(asked request) (map[string]any, error) {
 		options.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
 	client, err := dejaqueue.Dial(asked.URL, options)
-	d.client = client
+	d.client, d.producers = client, map[string]*dejaqueue.Producer{}
 	return map[string]any{}, err
 }
 
@@ -196,9 +212,48 @@ func (d *driver) producer(topic string) *dejaqueue.Producer {
 	return d.producers[topic]
 }
 
-// flood sends batches of 10 messages by four goroutines: what was answered is counted.
+// sendEach sends each message by a goroutine of its own, all at the same time; each has an answer.
+func (d *driver) sendEach(ctx context.Context, asked request) (map[string]any, error) {
+	producer := d.producer(asked.Topic)
+	answers := make([]map[string]any, len(asked.Rows))
+	var senders sync.WaitGroup
+	for place, message := range messages(asked.Rows) {
+		senders.Go(func() {
+			answer, err := sent(producer.Send(ctx, message))
+			if err != nil {
+				answer = told(err)
+			}
+			answers[place] = answer
+		})
+	}
+	senders.Wait()
+	return map[string]any{"answers": answers}, nil
+}
+
+// take receives so many messages and acks each without waiting; what came, in order.
+func (d *driver) take(ctx context.Context, asked request) (map[string]any, error) {
+	var payloads []string
+	for len(payloads) < asked.Count {
+		message, err := d.consumer.Receive(ctx)
+		if err == nil {
+			err = d.consumer.AckAsync(ctx, message)
+		}
+		if err != nil {
+			return nil, err
+		}
+		payloads = append(payloads, string(message.Payload))
+		time.Sleep(time.Duration(asked.WaitMS) * time.Millisecond)
+	}
+	return map[string]any{"payloads": payloads}, nil
+}
+
+// flood sends batches of 10 messages by four goroutines, or each message alone by 40: what was
+// answered is counted.
 func (d *driver) flood(ctx context.Context, asked request) (map[string]any, error) {
 	producer := d.producer(asked.Topic)
+	if asked.Single {
+		return d.floodOfSingles(ctx, asked, producer)
+	}
 	numbers := make(chan int)
 	failures := make(chan error, asked.Batches)
 	var senders sync.WaitGroup
@@ -222,6 +277,31 @@ func (d *driver) flood(ctx context.Context, asked request) (map[string]any, erro
 		time.Sleep(time.Duration(asked.WaitMS) * time.Millisecond)
 	}
 	close(numbers)
+	senders.Wait()
+	if len(failures) > 0 {
+		return nil, <-failures
+	}
+	return map[string]any{"sent": asked.Batches * 10}, nil
+}
+
+func (d *driver) floodOfSingles(
+	ctx context.Context, asked request, producer *dejaqueue.Producer,
+) (map[string]any, error) {
+	const goroutines = 40
+	failures := make(chan error, goroutines)
+	var senders sync.WaitGroup
+	for first := range goroutines {
+		senders.Go(func() {
+			for number := first; number < asked.Batches*10; number += goroutines {
+				message := &dejaqueue.Message{Payload: fmt.Appendf(nil, "%d", number)}
+				if _, err := producer.Send(ctx, message); err != nil {
+					failures <- err
+					return
+				}
+				time.Sleep(time.Duration(asked.WaitMS) * time.Millisecond)
+			}
+		})
+	}
 	senders.Wait()
 	if len(failures) > 0 {
 		return nil, <-failures

@@ -1,0 +1,71 @@
+package dejaqueue
+
+// What a consumer that closes gives back, where the end of its stream does not do that: what came by
+// an earlier stream, and all of it if the topic is going to another broker just then.
+
+import (
+	"context"
+	"time"
+)
+
+// giveBackMost is how long Close waits for that; otherwise leases end at their time.
+const giveBackMost = time.Second
+
+// left is called under the mutex: what gives back the messages under such leases. Those that nobody
+// looked at are not due before they were.
+func (c *Consumer) left(under func(*lease) bool) []settle {
+	held := settle{op: opNack, leaseID: -1, fate: fateRelease}
+	atHand := settle{op: opNack, leaseID: -1}
+	brokerMS := c.brokerMS()
+	for _, one := range c.held {
+		if under(one.message.lease) {
+			held.ids = append(held.ids, one.message.ID)
+			held.attempts = append(held.attempts, one.message.Attempts)
+			// One more for what is cut off, and one for what is not known of the broker's clock.
+			held.argumentMS = max(held.argumentMS, one.message.Due.UnixMilli()-brokerMS+2)
+		}
+	}
+	for one, lease := range c.atHand {
+		if under(lease) {
+			atHand.ids = append(atHand.ids, one.id)
+			atHand.attempts = append(atHand.attempts, one.attempt)
+		}
+	}
+	var found []settle
+	for _, asked := range []settle{held, atHand} {
+		if len(asked.ids) > 0 {
+			found = append(found, asked)
+		}
+	}
+	return found
+}
+
+// giveBackEarlier is called under the mutex, before the CLOSE, which is about this stream's leases.
+func (c *Consumer) giveBackEarlier() {
+	for _, asked := range c.left(func(one *lease) bool { return one.generation != c.generation }) {
+		c.say(encodeSettle(asked))
+	}
+}
+
+// giveBackElsewhere gives all back by calls of their own. Nobody is told if that fails.
+func (c *Consumer) giveBackElsewhere() {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackMost)
+	defer cancel()
+	c.mutex.Lock()
+	found := c.left(func(*lease) bool { return true })
+	c.held = nil
+	clear(c.atHand)
+	c.mutex.Unlock()
+	for _, asked := range found {
+		rows := make([]*Message, len(asked.ids))
+		for row, id := range asked.ids {
+			rows[row] = &Message{ID: id, Attempts: asked.attempts[row]}
+		}
+		batch := settleBatch(rows)
+		command := map[string]any{
+			"topic": c.topic, "op": "nack", "argument_ms": asked.argumentMS, "released": asked.fate == fateRelease,
+		}
+		_, _ = c.client.writeOnce(ctx, command, batch)
+		batch.Release()
+	}
+}
