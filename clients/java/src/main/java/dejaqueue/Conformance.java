@@ -15,6 +15,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -64,7 +65,8 @@ public final class Conformance {
             case "connect" -> {
                 File ca = asked.hasNonNull("ca") ? new File(asked.get("ca").asText()) : null;
                 var options = new Client.Options(
-                        asked.path("api_key").asText(""), ca, asked.path("retry_ms").asLong(0));
+                        asked.path("api_key").asText(""), ca, asked.path("retry_ms").asLong(0),
+                        asked.path("flight_only").asBoolean(false));
                 client = new Client(asked.path("url").asText(), options);
             }
             case "create_topic" -> client.createTopic(
@@ -74,6 +76,9 @@ public final class Conformance {
             }
             case "send" -> {
                 return sent(producer(topic).send(messages(asked)));
+            }
+            case "send_each" -> {
+                return sendEach(asked);
             }
             case "flood" -> {
                 return flood(asked);
@@ -131,16 +136,40 @@ public final class Conformance {
         return producers.computeIfAbsent(topic, client::producer);
     }
 
-    /** Batches of 10 messages by four threads: what was answered is counted. */
+    /** Each message alone, by a thread of its own: what each was answered, a status or an error. */
+    private JsonNode sendEach(JsonNode asked) throws Exception {
+        Producer producer = producer(asked.path("topic").asText());
+        List<Message> messages = messages(asked);
+        ExecutorService senders = Executors.newFixedThreadPool(messages.size());
+        List<Future<Client.Sent>> sending = new ArrayList<>();
+        messages.forEach(one -> sending.add(senders.submit(() -> producer.send(List.of(one)))));
+        senders.shutdown();
+        ObjectNode answer = object();
+        ArrayNode ids = answer.putArray("ids");
+        ArrayNode statuses = answer.putArray("statuses");
+        for (Future<Client.Sent> one : sending) {
+            try {
+                ids.add(Long.toString(one.get().ids()[0]));
+                statuses.add(one.get().statuses()[0].name());
+            } catch (ExecutionException wrong) {
+                ids.add("");
+                statuses.add(DejaQException.of(wrong.getCause()).name);
+            }
+        }
+        return answer;
+    }
+
+    /** Batches, of 10 messages by four threads unless said otherwise: what was answered is counted. */
     private JsonNode flood(JsonNode asked) throws Exception {
         Producer producer = producer(asked.path("topic").asText());
-        ExecutorService senders = Executors.newFixedThreadPool(4);
+        ExecutorService senders = Executors.newFixedThreadPool(asked.path("threads").asInt(4));
         List<Future<?>> sending = new ArrayList<>();
         int batches = asked.path("batches").asInt();
+        int each = asked.path("each").asInt(10);
         for (int number = 0; number < batches; number++) {
             List<Message> batch = new ArrayList<>();
-            for (int place = 0; place < 10; place++) {
-                String payload = Integer.toString(number * 10 + place);
+            for (int place = 0; place < each; place++) {
+                String payload = Integer.toString(number * each + place);
                 batch.add(new Message(payload.getBytes(StandardCharsets.UTF_8), 0));
             }
             sending.add(senders.submit(() -> producer.send(batch)));
@@ -150,11 +179,11 @@ public final class Conformance {
         for (Future<?> one : sending) {
             try {
                 one.get();
-            } catch (java.util.concurrent.ExecutionException wrong) {
+            } catch (ExecutionException wrong) {
                 throw DejaQException.of(wrong.getCause());
             }
         }
-        return object().put("sent", batches * 10);
+        return object().put("sent", batches * each);
     }
 
     private JsonNode receive(JsonNode asked) {
