@@ -1,4 +1,4 @@
-"""A broker, and each of the clients in a process of its own."""
+"""A broker, and each of the clients in a process of its own, by each way that it has."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from pathlib import Path
 import pytest
 
 from dejaqueue import Client
-from dejaqueue.broker.broker import Broker
 from dejaqueue.flight.server import FlightServer
-from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.clients.drivers import Driver
+from tests.integration.access_fixture import Site, running
 
 LANGUAGES = ("go", "java")
+WAYS = (*LANGUAGES, "java-flight-only")
+"""A language, and whether its client does without lanes."""
 
 
 @pytest.fixture
-def server() -> Iterator[FlightServer]:
-    """A broker without topics."""
-    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
-    broker.start()
-    serving = FlightServer(broker)
-    serving.start()
-    yield serving
-    serving.stop()
-    broker.stop()
+def site() -> Iterator[Site]:
+    """A broker without topics, by Flight and by HTTP, where its lanes are."""
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def server(site: Site) -> FlightServer:
+    """The broker by Flight."""
+    return site.flight
 
 
 @pytest.fixture
@@ -40,10 +42,15 @@ def language(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def alone(language: str, server: FlightServer, tmp_path: Path) -> Iterator[Driver]:
+def alone(way: str, server: FlightServer, tmp_path: Path) -> Iterator[Driver]:
     """The client, not connected. It ends before the broker does."""
-    driver = Driver(language, tmp_path / "client.log")
+    driver = Driver(way, tmp_path / "client.log")
     yield driver
     driver.end()
 

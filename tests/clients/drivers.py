@@ -65,9 +65,15 @@ def command_of(language: str, program: str) -> list[str]:
 
 
 class Driver:
-    """A client in a process of its own."""
+    """A client in a process of its own.
 
-    def __init__(self, language: str, log: Path) -> None:
+    Args:
+        way: its language; with `-flight-only` behind it, it does without lanes.
+    """
+
+    def __init__(self, way: str, log: Path) -> None:
+        language, _, only = way.partition("-")
+        self._always = {"connect": {"flight_only": True}} if only else {}
         command = command_of(language, "conformance")
         self._log_path = log
         self._log = log.open("ab")
@@ -82,7 +88,8 @@ class Driver:
     def begin(self, do: str, **fields: Any) -> None:
         """Tell it what to do, and do not wait."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do} | fields).encode() + b"\n")
+        asked = {"do": do} | self._always.get(do, {}) | fields
+        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def grown_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class NewerBroker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Stands before a broker.
+    """Stands before a broker, which has no lanes for its clients: they would go past it.
 
     Args:
         shift_us: its clock less the broker's.
@@ -76,6 +76,9 @@ class NewerBroker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
     def do_action(
         self, _context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
+        if action.type == "lane":
+            yield flight.Result(grown_json(b'{"port": null, "name": null}'))
+            return
         try:
             for result in self._broker.do_action(action):
                 yield flight.Result(grown_json(result.body.to_pybytes()))

@@ -129,6 +129,10 @@ public final class Consumer implements AutoCloseable {
         return wrong.canRetry() && wrong.number != DejaQException.ELSEWHERE;
     }
 
+    private synchronized boolean isClosed() {
+        return closed;
+    }
+
     private void leaveLanes() {
         byFlightUntilNs = System.nanoTime() + Lanes.FLIGHT_NS;
     }
@@ -180,7 +184,15 @@ public final class Consumer implements AutoCloseable {
                 opened.end();
             }
         }
-        if (opened == null || !opened.isLane() || isToBeRetried(told)) {
+        if (opened == null || !opened.isLane()) {
+            return told;
+        }
+        if (delivered[0]) {
+            client.lanes.worked();
+        } else if (!isClosed()) {
+            client.lanes.failed();
+        }
+        if (isToBeRetried(told)) {
             return told;
         }
         leaveLanes(); // Flight says what is wrong, if it is more than the lane

@@ -71,12 +71,14 @@ final class Lane {
 
     private void read() {
         String why = "the broker closed the lane";
+        boolean worked = false;
         try {
             for (byte[] content = socket.read(); content != null; content = socket.read()) {
                 Frames.Frame frame = Frames.decode(content);
                 if (frame instanceof Frames.Reply reply) {
                     Waiting one = waiting.remove(reply.number());
                     if (one != null) {
+                        worked = true;
                         lanes.worked();
                         one.answer.complete(reply);
                     }
@@ -94,6 +96,9 @@ final class Lane {
         over = true;
         ended = true;
         socket.close();
+        if (!worked && !waiting.isEmpty()) {
+            lanes.failed();
+        }
         DejaQException unknown = DejaQException.unavailable(why + "; the outcome is unknown");
         for (Integer left : waiting.keySet()) {
             Waiting one = waiting.remove(left);

@@ -19,7 +19,7 @@ import javax.net.ssl.TrustManagerFactory;
  * be reached there, is asked again after a growing pause; meanwhile all goes by Flight.
  */
 final class Lanes {
-    /** A broker, topic or consumer that went by Flight instead stays with it for so long. */
+    /** The longest pause; what a lane did not take stays with Flight for so long. */
     static final long FLIGHT_NS = TimeUnit.SECONDS.toNanos(60);
 
     private static final long FIRST_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
@@ -144,18 +144,21 @@ final class Lanes {
         } catch (IOException | RuntimeException unreachable) {
             // By Flight, then.
         }
-        synchronized (this) {
-            pauseNs = Math.min(Math.max(pauseNs * 2, FIRST_PAUSE_NS), FLIGHT_NS);
-            closedUntilNs = System.nanoTime() + pauseNs;
-        }
+        failed();
         return null;
+    }
+
+    /** There is no lane, or it ended before it was of any use: all goes by Flight for a while. */
+    synchronized void failed() {
+        pauseNs = Math.min(Math.max(pauseNs * 2, FIRST_PAUSE_NS), FLIGHT_NS);
+        closedUntilNs = System.nanoTime() + pauseNs;
     }
 
     private synchronized boolean isAway() {
         return System.nanoTime() - awayUntilNs < 0;
     }
 
-    /** Something was answered by a lane. */
+    /** A lane is of use. */
     void worked() {
         if (pauseNs != 0) { // read without the lock: at worst it is reset by the next answer
             synchronized (this) {
@@ -164,10 +167,10 @@ final class Lanes {
         }
     }
 
-    /** A lane was silent, or was told that it is none: all goes by Flight for a while. */
+    /** A lane was silent, or was told that it is none: the longest pause. */
     synchronized void leaveAlone() {
         pauseNs = FLIGHT_NS;
-        closedUntilNs = System.nanoTime() + FLIGHT_NS;
+        failed();
     }
 
     /** Ends the lane. */

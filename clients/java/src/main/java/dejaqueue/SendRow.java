@@ -95,12 +95,18 @@ final class SendRow {
      */
     static byte[] frameOf(int number, int own, byte[] names, List<SendRow> rows) {
         int count = rows.size();
-        boolean hasDues = rows.stream().anyMatch(row -> row.message.dueMs != 0);
-        int which = rows.stream().mapToInt(row -> row.fields).reduce(0, (one, other) -> one | other);
-        int size = 8 + 4 + names.length + rows.stream().mapToInt(row -> row.bytes).sum();
-        size += count * (4 + (hasDues ? 8 : 0) + 4 * Integer.bitCount(which & ~(PRIORITY | EXPIRES)));
-        size += which == 0 ? 0 : 4;
-        size += count * (((which & EXPIRES) != 0 ? 8 : 0) + ((which & PRIORITY) != 0 ? 2 : 0));
+        boolean hasDues = false;
+        int which = 0;
+        int size = 8 + 4 + names.length + 4 * count;
+        for (SendRow row : rows) {
+            hasDues |= row.message.dueMs != 0;
+            which |= row.fields;
+            size += row.bytes;
+        }
+        size += (hasDues ? 8 : 0) * count + (which == 0 ? 0 : 4);
+        size += (which & EXPIRES) == 0 ? 0 : 8 * count;
+        size += (which & PRIORITY) == 0 ? 0 : 2 * count;
+        size += 4 * count * Integer.bitCount(which & ~(EXPIRES | PRIORITY));
         ByteBuffer frame = Frames.head(TYPE, number, size);
         frame.putShort(2, (short) ((hasDues ? HAS_DUES : 0) | (which == 0 ? 0 : HAS_FIELDS)));
         frame.putInt(count).putInt(4 + names.length).putInt(own).put(names);
