@@ -1,4 +1,4 @@
-"""A broker, and each of the clients in a process of its own, by each way that it has."""
+"""A broker, and each of the clients in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tests.clients.drivers import Driver
 from tests.integration.access_fixture import Site, running
 
 LANGUAGES = ("go", "java")
-WAYS = (*LANGUAGES, "java-flight-only")
-"""A language, and whether its client does without lanes."""
+WAYS = {"go": ("go", False), "java": ("java", False), "java-by-flight": ("java", True)}
+"""A language, and whether its client is told to take no lane."""
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """A broker without topics, by Flight and by HTTP, where its lanes are."""
-    with running() as found:
-        yield found
+    """A broker without topics, by Flight and HTTP: it has lanes."""
+    with running() as site:
+        yield site
 
 
 @pytest.fixture
 def server(site: Site) -> FlightServer:
-    """The broker by Flight."""
+    """By Flight."""
     return site.flight
 
 
@@ -42,15 +42,17 @@ def language(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
+def way(request: pytest.FixtureRequest) -> tuple[str, bool]:
+    language, flight_only = request.param
+    return str(language), bool(flight_only)
 
 
 @pytest.fixture
-def alone(way: str, server: FlightServer, tmp_path: Path) -> Iterator[Driver]:
+def alone(way: tuple[str, bool], site: Site, tmp_path: Path) -> Iterator[Driver]:
     """The client, not connected. It ends before the broker does."""
-    driver = Driver(way, tmp_path / "client.log")
+    language, flight_only = way
+    driver = Driver(language, tmp_path / "client.log", flight_only=flight_only)
     yield driver
     driver.end()
 

@@ -68,12 +68,11 @@ class Driver:
     """A client in a process of its own.
 
     Args:
-        way: its language; with `-flight-only` behind it, it does without lanes.
+        flight_only: have it take no lane, where it would.
     """
 
-    def __init__(self, way: str, log: Path) -> None:
-        language, _, only = way.partition("-")
-        self._always = {"connect": {"flight_only": True}} if only else {}
+    def __init__(self, language: str, log: Path, *, flight_only: bool = False) -> None:
+        self._always = {"connect": {"flight_only": True}} if flight_only else {}
         command = command_of(language, "conformance")
         self._log_path = log
         self._log = log.open("ab")
@@ -88,8 +87,9 @@ class Driver:
     def begin(self, do: str, **fields: Any) -> None:
         """Tell it what to do, and do not wait."""
         assert self._process.stdin is not None
-        asked = {"do": do} | self._always.get(do, {}) | fields
-        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._process.stdin.write(
+            json.dumps({"do": do} | self._always.get(do, {}) | fields).encode() + b"\n"
+        )
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:

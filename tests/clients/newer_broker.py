@@ -46,7 +46,7 @@ def grown_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class NewerBroker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Stands before a broker, which has no lanes for its clients: they would go past it.
+    """Stands before a broker.
 
     Args:
         shift_us: its clock less the broker's.
@@ -76,7 +76,7 @@ class NewerBroker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has
     def do_action(
         self, _context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
-        if action.type == "lane":
+        if action.type == "lane":  # it would go past this broker
             yield flight.Result(grown_json(b'{"port": null, "name": null}'))
             return
         try:

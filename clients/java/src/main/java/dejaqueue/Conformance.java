@@ -40,9 +40,7 @@ public final class Conformance {
             try {
                 answer = driver.act(DejaQException.JSON.readTree(line));
             } catch (DejaQException wrong) {
-                ObjectNode error = object().put("number", wrong.number).put("name", wrong.name);
-                error.put("text", wrong.getMessage()).put("retry", wrong.canRetry());
-                answer = object().set("error", error.set("fields", wrong.fields));
+                answer = told(wrong);
             } catch (Exception wrong) {
                 wrong.printStackTrace();
                 ObjectNode error = object().put("number", 0).put("name", wrong.getClass().getName());
@@ -57,6 +55,12 @@ public final class Conformance {
         return DejaQException.JSON.createObjectNode();
     }
 
+    private static JsonNode told(DejaQException wrong) {
+        ObjectNode error = object().put("number", wrong.number).put("name", wrong.name);
+        error.put("text", wrong.getMessage()).put("retry", wrong.canRetry());
+        return object().set("error", error.set("fields", wrong.fields));
+    }
+
     private JsonNode act(JsonNode asked) throws Exception {
         String topic = asked.path("topic").asText();
         List<Message> named = new ArrayList<>();
@@ -67,6 +71,7 @@ public final class Conformance {
                 var options = new Client.Options(
                         asked.path("api_key").asText(""), ca, asked.path("retry_ms").asLong(0),
                         asked.path("flight_only").asBoolean(false));
+                producers.clear();
                 client = new Client(asked.path("url").asText(), options);
             }
             case "create_topic" -> client.createTopic(
@@ -136,7 +141,7 @@ public final class Conformance {
         return producers.computeIfAbsent(topic, client::producer);
     }
 
-    /** Each message alone, by a thread of its own: what each was answered, a status or an error. */
+    /** Each message alone, by a thread of its own, all at the same time; each has an answer. */
     private JsonNode sendEach(JsonNode asked) throws Exception {
         Producer producer = producer(asked.path("topic").asText());
         List<Message> messages = messages(asked);
@@ -145,35 +150,46 @@ public final class Conformance {
         messages.forEach(one -> sending.add(senders.submit(() -> producer.send(List.of(one)))));
         senders.shutdown();
         ObjectNode answer = object();
-        ArrayNode ids = answer.putArray("ids");
-        ArrayNode statuses = answer.putArray("statuses");
+        ArrayNode answers = answer.putArray("answers");
         for (Future<Client.Sent> one : sending) {
             try {
-                ids.add(Long.toString(one.get().ids()[0]));
-                statuses.add(one.get().statuses()[0].name());
+                answers.add(sent(one.get()));
             } catch (ExecutionException wrong) {
-                ids.add("");
-                statuses.add(DejaQException.of(wrong.getCause()).name);
+                answers.add(told(DejaQException.of(wrong.getCause())));
             }
         }
         return answer;
     }
 
-    /** Batches, of 10 messages by four threads unless said otherwise: what was answered is counted. */
+    /**
+     * Batches of 10 messages by four threads, or each message alone by 40, which wait after each:
+     * what was answered is counted.
+     */
     private JsonNode flood(JsonNode asked) throws Exception {
         Producer producer = producer(asked.path("topic").asText());
-        ExecutorService senders = Executors.newFixedThreadPool(asked.path("threads").asInt(4));
+        boolean single = asked.path("single").asBoolean(false);
+        int threads = single ? 40 : 4;
+        ExecutorService senders = Executors.newFixedThreadPool(threads);
         List<Future<?>> sending = new ArrayList<>();
         int batches = asked.path("batches").asInt();
-        int each = asked.path("each").asInt(10);
-        for (int number = 0; number < batches; number++) {
-            List<Message> batch = new ArrayList<>();
-            for (int place = 0; place < each; place++) {
-                String payload = Integer.toString(number * each + place);
-                batch.add(new Message(payload.getBytes(StandardCharsets.UTF_8), 0));
+        long waitMs = asked.path("wait_ms").asLong();
+        for (int first = 0; single && first < threads; first++) {
+            int begin = first;
+            sending.add(senders.submit(() -> {
+                for (int number = begin; number < batches * 10; number += threads) {
+                    producer.send(List.of(numbered(number)));
+                    Thread.sleep(waitMs);
+                }
+                return null;
+            }));
+        }
+        for (int batch = 0; !single && batch < batches; batch++) {
+            List<Message> messages = new ArrayList<>();
+            for (int place = 0; place < 10; place++) {
+                messages.add(numbered(batch * 10 + place));
             }
-            sending.add(senders.submit(() -> producer.send(batch)));
-            Thread.sleep(asked.path("wait_ms").asLong());
+            sending.add(senders.submit(() -> producer.send(messages)));
+            Thread.sleep(waitMs);
         }
         senders.shutdown();
         for (Future<?> one : sending) {
@@ -183,7 +199,11 @@ public final class Conformance {
                 throw DejaQException.of(wrong.getCause());
             }
         }
-        return object().put("sent", batches * each);
+        return object().put("sent", batches * 10);
+    }
+
+    private static Message numbered(int number) {
+        return new Message(Integer.toString(number).getBytes(StandardCharsets.UTF_8), 0);
     }
 
     private JsonNode receive(JsonNode asked) {
