@@ -1,6 +1,6 @@
 """Covers: connections and brokers that go away: nothing is lost and nothing is there twice.
 
-Not covered: lanes that break alone (test_express_lanes.py); networks that fail in other ways
+Not covered: lanes that break alone (test_java_lanes.py); networks that fail in other ways
 (tests/chaos, with our own client).
 """
 
