@@ -95,24 +95,21 @@ final class SendRow {
      */
     static byte[] frameOf(int number, int own, byte[] names, List<SendRow> rows) {
         int count = rows.size();
-        boolean hasDues = false;
         int which = 0;
         int size = 8 + 4 + names.length + 4 * count;
         for (SendRow row : rows) {
-            hasDues |= row.message.dueMs != 0;
             which |= row.fields;
             size += row.bytes;
         }
-        size += (hasDues ? 8 : 0) * count + (which == 0 ? 0 : 4);
+        size += 8 * count + (which == 0 ? 0 : 4);
         size += (which & EXPIRES) == 0 ? 0 : 8 * count;
         size += (which & PRIORITY) == 0 ? 0 : 2 * count;
         size += 4 * count * Integer.bitCount(which & ~(EXPIRES | PRIORITY));
         ByteBuffer frame = Frames.head(TYPE, number, size);
-        frame.putShort(2, (short) ((hasDues ? HAS_DUES : 0) | (which == 0 ? 0 : HAS_FIELDS)));
+        frame.putShort(2, (short) (HAS_DUES | (which == 0 ? 0 : HAS_FIELDS)));
         frame.putInt(count).putInt(4 + names.length).putInt(own).put(names);
-        if (hasDues) {
-            rows.forEach(row -> frame.putLong(row.message.dueMs));
-        }
+        // Always, as by Flight: brokers keep a 0, and it is delivered before what has a time.
+        rows.forEach(row -> frame.putLong(row.message.dueMs));
         if (which != 0) {
             putHeads(frame.putInt(which), which, rows);
         }

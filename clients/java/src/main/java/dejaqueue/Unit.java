@@ -98,7 +98,9 @@ public final class Unit {
     /** The page has no bytes of a SEND: these were made by hand from its tables. */
     private static void lane() {
         Message plain = new Message("two".getBytes(StandardCharsets.UTF_8), 0);
-        sendMade("010900000600000001000000080000000a000000026d65740300000074776f", 6, 10, plain);
+        sendMade(
+                "010901000600000001000000080000000a000000026d657400000000000000000300000074776f",
+                6, 10, plain);
         Message first = new Message("one".getBytes(StandardCharsets.UTF_8), 0);
         Message rich = new Message(new byte[0], 1_700_000_000_000L);
         rich.key = "kä";
