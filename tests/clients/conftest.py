@@ -13,7 +13,12 @@ from tests.clients.drivers import Driver
 from tests.integration.access_fixture import Site, running
 
 LANGUAGES = ("go", "java")
-WAYS = {"go": ("go", False), "go-by-flight": ("go", True), "java": ("java", False)}
+WAYS = {
+    "go": ("go", False),
+    "go-by-flight": ("go", True),
+    "java": ("java", False),
+    "java-by-flight": ("java", True),
+}
 """A language, and whether its client is told to take no lane."""
 
 

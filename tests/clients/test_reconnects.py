@@ -1,60 +1,85 @@
 """Covers: connections and brokers that go away: nothing is lost and nothing is there twice.
 
-Not covered: networks that fail in other ways (tests/chaos, with our own client).
+Not covered: lanes that break alone (test_java_lanes.py); networks that fail in other ways
+(tests/chaos, with our own client).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dejaqueue import Client
-from dejaqueue.flight.server import FlightServer
 from tests.clients.drivers import Driver
 from tests.clients.relay import Relay
 from tests.crash.broker_process import BrokerProcess
+from tests.integration.access_fixture import Site
 
 BATCHES = 120
 
 
+class Relays:
+    """What is between the client and both ports of the broker."""
+
+    def __init__(self, site: Site) -> None:
+        self.flight, self.http = Relay(site.flight.port), Relay(site.http.port)
+        assert site.broker.lane is not None
+        site.broker.lane = replace(site.broker.lane, port=self.http.port)
+
+    def mute(self, *, is_mute: bool) -> None:
+        """What the broker says is lost, or is not."""
+        self.flight.mute = self.http.mute = is_mute
+
+    def cut(self) -> None:
+        """Break all connections that are open; new ones are taken."""
+        self.http.cut()
+        self.flight.cut()
+
+    def close(self) -> None:
+        """End."""
+        self.http.close()
+        self.flight.close()
+
+
 @pytest.fixture
-def relay(server: FlightServer) -> Iterator[Relay]:
-    between = Relay(server.port)
+def relays(site: Site) -> Iterator[Relays]:
+    between = Relays(site)
     yield between
     between.close()
 
 
 @pytest.fixture
-def far(alone: Driver, relay: Relay) -> Driver:
-    """The client, connected to the broker by a relay, with the topic `t`."""
-    alone.call("connect", url=f"dejaq://127.0.0.1:{relay.port}")
+def far(alone: Driver, relays: Relays) -> Driver:
+    """The client, connected to the broker by relays, with the topic `t`."""
+    alone.call("connect", url=f"dejaq://127.0.0.1:{relays.flight.port}")
     alone.call("create_topic", topic="t")
     return alone
 
 
 def test_a_batch_whose_reply_was_lost_is_not_there_twice(
-    far: Driver, relay: Relay, ours: Client
+    far: Driver, relays: Relays, ours: Client
 ) -> None:
     far.send("t", b"first")
-    relay.mute = True
+    relays.mute(is_mute=True)
     far.begin("send", topic="t", rows=[{"payload": "", "key": "second"}])
     assert [m.key for m in ours.consume("t", max_messages=2)] == [None, "second"]  # it is in
-    relay.mute = False
-    relay.cut()
+    relays.mute(is_mute=False)
+    relays.cut()
     answer = far.answer()
     assert answer["statuses"] == ["OK"]
     assert ours.stats("t")["enqueued"] == 2
 
 
 def test_a_consumer_goes_on_after_its_connection_broke(
-    far: Driver, relay: Relay, ours: Client
+    far: Driver, relays: Relays, ours: Client
 ) -> None:
     far.call("consume", topic="t", lease_ms=600_000)
     ours.send_batch("t", [{"payload": b"a"}, {"payload": b"b"}])
     first, second = far.receive(2)
-    relay.cut()
+    relays.cut()
     ours.send("t", b"c")
     (third,) = far.receive(1)
     assert third["payload"] == b"c"

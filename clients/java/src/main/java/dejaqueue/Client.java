@@ -44,6 +44,7 @@ public final class Client implements AutoCloseable {
     final FlightClient flight;
     final ManagedChannel channel;
     final long retryMs;
+    final Lanes lanes;
     private final CallOption[] headers;
 
     /**
@@ -52,8 +53,14 @@ public final class Client implements AutoCloseable {
      * @param apiKey goes with every call; empty = none
      * @param ca a PEM file with the certificates to trust; null = the system's
      * @param retryMs how long a batch is sent again after its connection broke; 0 = 30,000
+     * @param flightOnly do without the broker's express lane, which is at its HTTP port
      */
-    public record Options(String apiKey, File ca, long retryMs) {
+    public record Options(String apiKey, File ca, long retryMs, boolean flightOnly) {
+        /** The lane is taken where there is one. */
+        public Options(String apiKey, File ca, long retryMs) {
+            this(apiKey, ca, retryMs, false);
+        }
+
         /** No key, the system's certificates, 30 seconds. */
         public Options() {
             this("", null, 0);
@@ -93,21 +100,26 @@ public final class Client implements AutoCloseable {
             sent.insert("authorization", "Bearer " + options.apiKey);
         }
         headers = new CallOption[] {new HeaderCallOption(sent)};
+        lanes = Lanes.of(this, parsed.getHost(), secured, options);
     }
 
     CallOption[] streamOptions() {
         return headers;
     }
 
-    private CallOption[] callOptions() {
-        return new CallOption[] {headers[0], CallOptions.timeout(CALL_SECONDS_MAX, TimeUnit.SECONDS)};
+    private CallOption[] callOptions(long seconds) {
+        return new CallOption[] {headers[0], CallOptions.timeout(seconds, TimeUnit.SECONDS)};
     }
 
     /** An administrative call: a JSON object in, a JSON object out. */
     public JsonNode action(String name, JsonNode body) {
+        return action(name, body, CALL_SECONDS_MAX);
+    }
+
+    JsonNode action(String name, JsonNode body, long seconds) {
         try {
             byte[] content = DejaQException.JSON.writeValueAsBytes(body);
-            Iterator<Result> results = flight.doAction(new Action(name, content), callOptions());
+            Iterator<Result> results = flight.doAction(new Action(name, content), callOptions(seconds));
             JsonNode answer = DejaQException.JSON.createObjectNode();
             for (boolean first = true; results.hasNext(); first = false) {
                 byte[] told = results.next().getBody();
@@ -139,7 +151,7 @@ public final class Client implements AutoCloseable {
         byte[] content = ticket.put("op", "peek").put("topic", topic).toString()
                 .getBytes(StandardCharsets.UTF_8);
         List<Message> found = new ArrayList<>();
-        try (FlightStream stream = flight.getStream(new Ticket(content), callOptions())) {
+        try (FlightStream stream = flight.getStream(new Ticket(content), callOptions(CALL_SECONDS_MAX))) {
             while (stream.next()) {
                 found.addAll(Rows.messages(stream.getRoot()));
             }
@@ -151,7 +163,7 @@ public final class Client implements AutoCloseable {
 
     /** A producer of a topic. Close it. */
     public Producer producer(String topic) {
-        return new Producer(this, DejaQException.JSON.createObjectNode().put("topic", topic));
+        return Producer.of(this, topic);
     }
 
     /** Begins to consume a topic. Close the consumer. */
@@ -234,6 +246,7 @@ public final class Client implements AutoCloseable {
     /** Ends the connection. Close producers and consumers before. */
     @Override
     public void close() {
+        lanes.close();
         try {
             channel.shutdown();
             if (!channel.awaitTermination(2, TimeUnit.SECONDS)) {

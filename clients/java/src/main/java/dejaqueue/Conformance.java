@@ -15,6 +15,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -39,9 +40,7 @@ public final class Conformance {
             try {
                 answer = driver.act(DejaQException.JSON.readTree(line));
             } catch (DejaQException wrong) {
-                ObjectNode error = object().put("number", wrong.number).put("name", wrong.name);
-                error.put("text", wrong.getMessage()).put("retry", wrong.canRetry());
-                answer = object().set("error", error.set("fields", wrong.fields));
+                answer = told(wrong);
             } catch (Exception wrong) {
                 wrong.printStackTrace();
                 ObjectNode error = object().put("number", 0).put("name", wrong.getClass().getName());
@@ -56,6 +55,12 @@ public final class Conformance {
         return DejaQException.JSON.createObjectNode();
     }
 
+    private static JsonNode told(DejaQException wrong) {
+        ObjectNode error = object().put("number", wrong.number).put("name", wrong.name);
+        error.put("text", wrong.getMessage()).put("retry", wrong.canRetry());
+        return object().set("error", error.set("fields", wrong.fields));
+    }
+
     private JsonNode act(JsonNode asked) throws Exception {
         String topic = asked.path("topic").asText();
         List<Message> named = new ArrayList<>();
@@ -64,7 +69,9 @@ public final class Conformance {
             case "connect" -> {
                 File ca = asked.hasNonNull("ca") ? new File(asked.get("ca").asText()) : null;
                 var options = new Client.Options(
-                        asked.path("api_key").asText(""), ca, asked.path("retry_ms").asLong(0));
+                        asked.path("api_key").asText(""), ca, asked.path("retry_ms").asLong(0),
+                        asked.path("flight_only").asBoolean(false));
+                producers.clear();
                 client = new Client(asked.path("url").asText(), options);
             }
             case "create_topic" -> client.createTopic(
@@ -74,6 +81,9 @@ public final class Conformance {
             }
             case "send" -> {
                 return sent(producer(topic).send(messages(asked)));
+            }
+            case "send_each" -> {
+                return sendEach(asked);
             }
             case "flood" -> {
                 return flood(asked);
@@ -131,30 +141,69 @@ public final class Conformance {
         return producers.computeIfAbsent(topic, client::producer);
     }
 
-    /** Batches of 10 messages by four threads: what was answered is counted. */
+    /** Each message alone, by a thread of its own, all at the same time; each has an answer. */
+    private JsonNode sendEach(JsonNode asked) throws Exception {
+        Producer producer = producer(asked.path("topic").asText());
+        List<Message> messages = messages(asked);
+        ExecutorService senders = Executors.newFixedThreadPool(messages.size());
+        List<Future<Client.Sent>> sending = new ArrayList<>();
+        messages.forEach(one -> sending.add(senders.submit(() -> producer.send(List.of(one)))));
+        senders.shutdown();
+        ObjectNode answer = object();
+        ArrayNode answers = answer.putArray("answers");
+        for (Future<Client.Sent> one : sending) {
+            try {
+                answers.add(sent(one.get()));
+            } catch (ExecutionException wrong) {
+                answers.add(told(DejaQException.of(wrong.getCause())));
+            }
+        }
+        return answer;
+    }
+
+    /**
+     * Batches of 10 messages by four threads, or each message alone by 40, which wait after each:
+     * what was answered is counted.
+     */
     private JsonNode flood(JsonNode asked) throws Exception {
         Producer producer = producer(asked.path("topic").asText());
-        ExecutorService senders = Executors.newFixedThreadPool(4);
+        boolean single = asked.path("single").asBoolean(false);
+        int threads = single ? 40 : 4;
+        ExecutorService senders = Executors.newFixedThreadPool(threads);
         List<Future<?>> sending = new ArrayList<>();
         int batches = asked.path("batches").asInt();
-        for (int number = 0; number < batches; number++) {
-            List<Message> batch = new ArrayList<>();
+        long waitMs = asked.path("wait_ms").asLong();
+        for (int first = 0; single && first < threads; first++) {
+            int begin = first;
+            sending.add(senders.submit(() -> {
+                for (int number = begin; number < batches * 10; number += threads) {
+                    producer.send(List.of(numbered(number)));
+                    Thread.sleep(waitMs);
+                }
+                return null;
+            }));
+        }
+        for (int batch = 0; !single && batch < batches; batch++) {
+            List<Message> messages = new ArrayList<>();
             for (int place = 0; place < 10; place++) {
-                String payload = Integer.toString(number * 10 + place);
-                batch.add(new Message(payload.getBytes(StandardCharsets.UTF_8), 0));
+                messages.add(numbered(batch * 10 + place));
             }
-            sending.add(senders.submit(() -> producer.send(batch)));
-            Thread.sleep(asked.path("wait_ms").asLong());
+            sending.add(senders.submit(() -> producer.send(messages)));
+            Thread.sleep(waitMs);
         }
         senders.shutdown();
         for (Future<?> one : sending) {
             try {
                 one.get();
-            } catch (java.util.concurrent.ExecutionException wrong) {
+            } catch (ExecutionException wrong) {
                 throw DejaQException.of(wrong.getCause());
             }
         }
         return object().put("sent", batches * 10);
+    }
+
+    private static Message numbered(int number) {
+        return new Message(Integer.toString(number).getBytes(StandardCharsets.UTF_8), 0);
     }
 
     private JsonNode receive(JsonNode asked) {

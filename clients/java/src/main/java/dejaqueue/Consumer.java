@@ -2,6 +2,7 @@ package dejaqueue;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -13,9 +14,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import org.apache.arrow.flight.FlightClient;
-import org.apache.arrow.flight.FlightStream;
-import org.apache.arrow.memory.ArrowBuf;
 
 /**
  * Receives messages of one topic, each when it is due by the broker's clock, never before. When the
@@ -62,12 +60,15 @@ public final class Consumer implements AutoCloseable {
     private final Map<Integer, CompletableFuture<Frames.Reply>> waiting = new HashMap<>();
     private final Map<Integer, Long> pings = new HashMap<>();
     private ClockOffset offset = new ClockOffset();
-    private FlightClient.ClientStreamListener writer;
+    private ConsumeStream stream;
     private long arrivals;
     private int generation;
     private int number;
     private DejaQException refused;
     private boolean closed;
+
+    /** Until then it goes by Flight, after what a lane did not do. Of the thread that opens streams. */
+    private long byFlightUntilNs = System.nanoTime();
 
     Consumer(Client client, String topic, Options options) {
         this.client = client;
@@ -88,7 +89,7 @@ public final class Consumer implements AutoCloseable {
             boolean[] delivered = {false};
             DejaQException wrong = serve(delivered);
             synchronized (this) {
-                writer = null;
+                stream = null;
                 waiting.values().forEach(one -> one.completeExceptionally(DejaQException.unavailable(
                         "the connection broke; whether the messages are settled is unknown")));
                 waiting.clear();
@@ -100,22 +101,49 @@ public final class Consumer implements AutoCloseable {
             }
             failures = delivered[0] ? 0 : failures;
             try {
-                Thread.sleep(Math.max(Producer.pauseMs(failures), Math.min(wrong.retryAfterMs(), 1_000)));
+                Thread.sleep(Math.max(FlightBatches.pauseMs(failures), Math.min(wrong.retryAfterMs(), 1_000)));
             } catch (InterruptedException over) {
                 return;
             }
         }
     }
 
+    /** By a lane where there is one, else by Flight. May wait for the broker. */
+    private ConsumeStream open() {
+        boolean byLane = System.nanoTime() - byFlightUntilNs >= 0;
+        LaneSocket lane = byLane ? client.lanes.forConsuming() : null;
+        if (lane != null) {
+            try {
+                return LaneConsumeStream.open(lane, client, command);
+            } catch (IOException | RuntimeException wrong) {
+                if (wrong instanceof DejaQException refused && isToBeRetried(refused)) {
+                    throw refused;
+                }
+                leaveLanes(); // Flight passes it on, or says what is wrong
+            }
+        }
+        return new FlightConsumeStream(client, command);
+    }
+
+    private static boolean isToBeRetried(DejaQException wrong) {
+        return wrong.canRetry() && wrong.number != DejaQException.ELSEWHERE;
+    }
+
+    private synchronized boolean isClosed() {
+        return closed;
+    }
+
+    private void leaveLanes() {
+        byFlightUntilNs = System.nanoTime() + Lanes.FLIGHT_NS;
+    }
+
     /** One stream, from its opening to its end; why it ended. */
     private DejaQException serve(boolean[] delivered) {
         DejaQException told = DejaQException.unavailable("the broker ended the stream");
         Thread pinging = new Thread(this::ping, "dejaq-ping");
-        FlightStream reader = null;
+        ConsumeStream opened = null;
         try {
-            client.channel.resetConnectBackoff();
-            var exchange = client.flight.doExchange(Client.descriptor(command), client.streamOptions());
-            reader = exchange.getReader();
+            opened = open();
             synchronized (this) {
                 if (closed) {
                     return told;
@@ -123,59 +151,69 @@ public final class Consumer implements AutoCloseable {
                 generation++;
                 offset = new ClockOffset(); // the broker may be another one
                 pings.clear();
-                writer = exchange.getWriter();
+                stream = opened;
                 say(Frames.credit(Math.max(credit - held.size() - atHand.size(), 0)));
                 notifyAll();
             }
+            opened.flush();
             pinging.setDaemon(true);
             pinging.start();
-            while (reader.next()) {
-                delivered[0] = true;
-                ArrowBuf metadata = reader.getLatestMetadata();
-                if (metadata == null) {
-                    continue;
-                }
-                Frames.Frame frame = Frames.decode(Client.bytesOf(metadata));
-                if (frame instanceof Frames.Ended) {
+            while (true) {
+                ConsumeStream.Arrival arrival = opened.next();
+                if (arrival == null || arrival.frame() instanceof Frames.Ended) {
                     break;
-                } else if (frame instanceof Frames.Failed failed) {
+                }
+                delivered[0] = true;
+                if (arrival.frame() instanceof Frames.Failed failed) {
                     told = failed.error();
-                } else if (frame instanceof Frames.Delivery head) {
-                    delivered(head, Rows.messages(reader.getRoot()));
+                } else if (arrival.frame() instanceof Frames.Delivery head) {
+                    delivered(head, arrival.rows());
                 } else {
-                    heard(frame);
+                    heard(arrival.frame());
                 }
             }
-            return told;
-        } catch (RuntimeException wrong) {
+        } catch (IOException | RuntimeException wrong) {
             DejaQException error = DejaQException.of(wrong);
-            return told.getMessage().startsWith("the broker ended") ? error : told;
+            told = told.getMessage().startsWith("the broker ended") ? error : told;
         } finally {
             pinging.interrupt();
-            if (reader != null) {
-                synchronized (this) {
-                    writer = null;
-                }
-                try {
-                    reader.cancel("done", null);
-                    reader.close();
-                } catch (Exception over) {
-                    // It has ended by itself.
-                }
+            synchronized (this) {
+                stream = null;
             }
+            if (opened != null) {
+                opened.end();
+            }
+        }
+        if (opened == null || !opened.isLane()) {
+            return told;
+        }
+        if (delivered[0]) {
+            client.lanes.worked();
+        } else if (!isClosed()) {
+            client.lanes.failed();
+        }
+        if (isToBeRetried(told)) {
+            return told;
+        }
+        leaveLanes(); // Flight says what is wrong, if it is more than the lane
+        return DejaQException.unavailable("the lane ended: " + told.getMessage());
+    }
+
+    /** Under the lock; `flush` it without. That it failed is told by the end of the stream. */
+    private void say(byte[] frame) {
+        if (stream != null && !stream.say(frame)) {
+            stream = null;
         }
     }
 
-    /** Under the lock. That it failed is told by the end of the stream. */
-    private void say(byte[] frame) {
-        if (writer != null) {
-            ArrowBuf content = client.memory.buffer(frame.length);
-            content.writeBytes(frame);
-            try {
-                writer.putMetadata(content);
-            } catch (RuntimeException broken) {
-                writer = null;
-            }
+    /** Not under the lock: the thread that reads needs it, and the broker may wait for that. */
+    private void flush() {
+        ConsumeStream current;
+        synchronized (this) {
+            current = stream;
+        }
+        if (current != null) {
+            current.flush();
         }
     }
 
@@ -223,6 +261,7 @@ public final class Consumer implements AutoCloseable {
                     atHand.values().removeIf(lease -> lease.endMs() < offset.brokerMs(now));
                     room(before - atHand.size());
                 }
+                flush();
                 Thread.sleep(count < 6 ? 10L << count : 1_000);
             }
         } catch (InterruptedException over) {
@@ -314,7 +353,7 @@ public final class Consumer implements AutoCloseable {
         CompletableFuture<Frames.Reply> answer = new CompletableFuture<>();
         synchronized (this) {
             long untilUs = ClockOffset.nowUs() + client.retryMs * 1_000;
-            while (writer == null) {
+            while (stream == null) {
                 if (closed || refused != null || ClockOffset.nowUs() > untilUs) {
                     throw DejaQException.unavailable("there is no stream to settle on");
                 }
@@ -332,6 +371,7 @@ public final class Consumer implements AutoCloseable {
                 say(Frames.settleRows(op, fate, number, argumentMs, ids, attempts, reason));
             }
         }
+        flush();
         try {
             Frames.Reply reply = answer.get(Client.CALL_SECONDS_MAX, TimeUnit.SECONDS);
             if (reply.error() != null) {
@@ -349,10 +389,13 @@ public final class Consumer implements AutoCloseable {
     }
 
     /** The messages make room for others. */
-    synchronized void leave(List<Message> messages) {
-        int before = atHand.size();
-        messages.forEach(one -> atHand.remove(new Handed(one.id, one.attempts)));
-        room(before - atHand.size());
+    void leave(List<Message> messages) {
+        synchronized (this) {
+            int before = atHand.size();
+            messages.forEach(one -> atHand.remove(new Handed(one.id, one.attempts)));
+            room(before - atHand.size());
+        }
+        flush();
     }
 
     /** The lease that these messages are all of, if it came on this stream; null if not. */
@@ -369,15 +412,23 @@ public final class Consumer implements AutoCloseable {
     /** Ends the consumer: what it has and did not settle goes back to the broker at once. */
     @Override
     public void close() {
+        ConsumeStream current;
         synchronized (this) {
             if (!closed) {
                 closed = true;
                 say(Frames.close());
                 notifyAll();
             }
+            current = stream;
+        }
+        if (current != null) {
+            current.flush();
         }
         try {
             thread.join(5_000);
+            if (thread.isAlive() && current != null) {
+                current.end(); // it does not answer
+            }
         } catch (InterruptedException wrong) {
             Thread.currentThread().interrupt();
         }

@@ -14,6 +14,9 @@ public class DejaQException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MARK = "\ndejaq:";
     private static final Set<Integer> LATER = Set.of(30, 31, 32, 33, 40);
+    /** Another broker of the cluster serves the topic. */
+    static final int ELSEWHERE = 33;
+
     static final ObjectMapper JSON = new ObjectMapper();
 
     /** Stable; docs/reference/errors.md lists them. */

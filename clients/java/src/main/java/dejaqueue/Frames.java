@@ -12,13 +12,15 @@ final class Frames {
     static final int EXTEND = 3;
     static final int DEAD = 1;
     static final long UNKNOWN = -1;
+    /** Of a DELIVERY; on a lane its rows are behind them. */
+    static final int DELIVERY_BYTES = 40;
 
     private static final int VERSION = 1;
 
     private Frames() {}
 
     /** What a broker may send. */
-    sealed interface Frame permits Reply, Pong, Delivery, Failed, Ended, Other {}
+    sealed interface Frame permits Reply, Pong, Delivery, Failed, Ended, Opened, Other {}
 
     record Reply(int number, int rows, long[] ids, byte[] statuses, DejaQException error)
             implements Frame {
@@ -42,16 +44,24 @@ final class Frames {
 
     record Ended() implements Frame {}
 
+    /** A consumer's lane is open; the schema of its deliveries, as an Arrow IPC message. */
+    record Opened(byte[] schema) implements Frame {}
+
     /** Of a type that this client does not know. */
     record Other() implements Frame {}
 
-    private static ByteBuffer head(int type, int number, int bytes) {
+    static ByteBuffer head(int type, int number, int bytes) {
         ByteBuffer frame = ByteBuffer.allocate(8 + bytes).order(ByteOrder.LITTLE_ENDIAN);
         return frame.put((byte) VERSION).put((byte) type).putShort((short) 0).putInt(number);
     }
 
     static byte[] credit(int rows) {
         return head(2, 0, 8).putInt(rows).putInt(0).array();
+    }
+
+    /** Makes a lane a consumer's; the command is that of a consumer by Flight. */
+    static byte[] open(byte[] command) {
+        return head(10, 0, command.length).put(command).array();
     }
 
     static byte[] close() {
@@ -117,6 +127,7 @@ final class Frames {
                         frame.getInt(), frame.getInt(), frame.getLong(), frame.getLong(), frame.getLong());
                 case 7 -> new Ended();
                 case 8 -> new Failed(DejaQException.ofJson(rest(frame), false));
+                case 11 -> new Opened(rest(frame));
                 default -> new Other();
             };
         } catch (BufferUnderflowException tooShort) {

@@ -1,90 +1,57 @@
 package dejaqueue;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.security.SecureRandom;
-import java.util.ArrayList;
-import java.util.HexFormat;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Executors;
-import java.util.concurrent.RejectedExecutionException;
-import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.TimeUnit;
-import org.apache.arrow.flight.FlightClient;
-import org.apache.arrow.memory.ArrowBuf;
-import org.apache.arrow.vector.VectorSchemaRoot;
 
 /**
- * Sends to one topic, over as many connections as it takes. Batches that were not answered when one
- * broke are sent again under their numbers, and are not applied twice. Safe for many threads.
+ * Sends to one topic. What was not answered when a connection broke is sent again, and is not there
+ * twice. A single small message goes by the broker's lane, if there is one; all else by Flight. Safe
+ * for many threads.
  */
 public final class Producer implements AutoCloseable {
     /** Batches on their way at most: a broker remembers the last 128. */
     private static final int WINDOW = 64;
 
-    private final Client client;
-    private final ObjectNode command;
+    private final FlightBatches batches;
+    /** Null in a transaction, which has no lane. */
+    private final Singles singles;
     private final Semaphore slots = new Semaphore(WINDOW);
-    private final ScheduledExecutorService retries = Executors.newSingleThreadScheduledExecutor(run -> {
-        Thread thread = new Thread(run, "dejaq-producer");
-        thread.setDaemon(true);
-        return thread;
-    });
-    // Guarded by `this`: numbers, what waits, and the order of writing.
-    private final Map<Integer, Outgoing> waiting = new LinkedHashMap<>();
-    private int number;
-    private Stream stream;
-    private boolean connecting;
-    private int failures;
-    private boolean closed;
 
-    private static final class Outgoing {
-        final int number;
-        final List<Message> messages;
-        final long deadlineNs;
-        final CompletableFuture<Frames.Reply> answer = new CompletableFuture<>();
-        /** What a broker answered last. */
-        DejaQException refused =
-                DejaQException.unavailable("no connection to the broker in time; the outcome is unknown");
-
-        Outgoing(int number, List<Message> messages, long deadlineNs) {
-            this.number = number;
-            this.messages = messages;
-            this.deadlineNs = deadlineNs;
-        }
+    private Producer(FlightBatches batches, Singles singles) {
+        this.batches = batches;
+        this.singles = singles;
     }
 
-    private record Stream(FlightClient.ClientStreamListener writer, VectorSchemaRoot root) {}
-
-    Producer(Client client, ObjectNode command) {
-        byte[] name = new byte[16];
-        new SecureRandom().nextBytes(name); // an earlier run's name would get that run's answers
-        this.client = client;
-        this.command = command.put("producer", HexFormat.of().formatHex(name));
+    static Producer of(Client client, String topic) {
+        return new Producer(new FlightBatches(client, commandOf(topic)), new Singles(client, topic));
     }
 
-    /** How long to wait before the next attempt: doubling, with jitter of a half. */
-    static long pauseMs(int failures) {
-        long full = Math.min(20L << Math.min(failures, 6), 1_000);
-        return full / 2 + ThreadLocalRandom.current().nextLong(full / 2);
+    static Producer inTransaction(Client client, String topic, String transaction) {
+        ObjectNode command = commandOf(topic).put("transaction", transaction);
+        return new Producer(new FlightBatches(client, command), null);
     }
 
-    /** Sends messages as one batch, and returns when they are durable. */
+    static ObjectNode commandOf(String topic) {
+        return DejaQException.JSON.createObjectNode().put("topic", topic);
+    }
+
+    /** Sends messages, and returns when they are durable. Several of them are one batch. */
     public Client.Sent send(List<Message> messages) {
         if (messages.isEmpty()) {
             return new Client.Sent(new long[0], new Status[0]);
         }
         try {
+            if (singles != null && messages.size() == 1) {
+                SendRow row = singles.add(messages.get(0));
+                if (row != null) {
+                    return row.answer.get();
+                }
+            }
             slots.acquire();
             try {
-                Frames.Reply reply = submit(List.copyOf(messages)).get();
+                Frames.Reply reply = batches.submit(List.copyOf(messages)).get();
                 return new Client.Sent(reply.ids(), reply.statusesOf(messages.size()));
             } finally {
                 slots.release();
@@ -97,150 +64,14 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    private synchronized CompletableFuture<Frames.Reply> submit(List<Message> messages) {
-        if (closed) {
-            throw DejaQException.unavailable("the producer is closed");
-        }
-        number = number == -1 ? 1 : number + 1; // unsigned: after the last one comes 1
-        long deadline = System.nanoTime() + client.retryMs * 1_000_000;
-        Outgoing sending = new Outgoing(number, messages, deadline);
-        waiting.put(number, sending);
-        if (stream != null) {
-            write(stream, sending);
-        } else if (!connecting) {
-            connecting = true;
-            retries.execute(this::connect);
-        }
-        return sending.answer;
-    }
-
-    /** That it failed is told by the end of the stream. */
-    private void write(Stream to, Outgoing sending) {
-        Rows.fillSend(to.root, sending.messages);
-        ArrowBuf metadata = client.memory.buffer(4);
-        ByteBuffer bytes = ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN);
-        metadata.writeBytes(bytes.putInt(sending.number).array());
-        try {
-            to.writer.putNext(metadata);
-        } catch (RuntimeException broken) {
-            drop(to, DejaQException.of(broken));
-        }
-    }
-
-    private synchronized void connect() {
-        connecting = false;
-        long now = System.nanoTime();
-        for (Outgoing sending : List.copyOf(waiting.values())) {
-            if (sending.deadlineNs < now) {
-                waiting.remove(sending.number);
-                sending.answer.completeExceptionally(sending.refused);
-            }
-        }
-        if (closed || waiting.isEmpty()) {
-            return;
-        }
-        client.channel.resetConnectBackoff();
-        VectorSchemaRoot root = VectorSchemaRoot.create(Rows.SEND, client.memory);
-        Stream[] opened = new Stream[1];
-        try {
-            var replies = new Client.Replies(
-                    frame -> later(() -> answered(opened[0], frame)),
-                    wrong -> later(() -> ended(opened, DejaQException.of(wrong))));
-            var descriptor = Client.descriptor(command);
-            opened[0] = new Stream(
-                    client.flight.startPut(descriptor, root, replies, client.streamOptions()), root);
-        } catch (RuntimeException wrong) {
-            root.close();
-            broke(DejaQException.of(wrong));
-            return;
-        }
-        stream = opened[0];
-        for (Outgoing sending : List.copyOf(waiting.values())) {
-            if (stream == opened[0]) {
-                write(stream, sending);
-            }
-        }
-    }
-
-    /**
-     * Does it beside the thread that reads answers. Whoever writes has the lock and waits until the
-     * stream takes more, or has ended, which that thread is the one to say.
-     */
-    private void later(Runnable work) {
-        try {
-            retries.execute(work);
-        } catch (RejectedExecutionException over) {
-            // It is closed: nobody waits for an answer.
-        }
-    }
-
-    private synchronized void ended(Stream[] from, DejaQException wrong) {
-        drop(from[0], wrong);
-    }
-
-    private synchronized void drop(Stream from, DejaQException wrong) {
-        if (from == null || stream != from) {
-            return;
-        }
-        stream = null;
-        from.root.close();
-        try {
-            from.writer.error(wrong);
-        } catch (RuntimeException over) {
-            // It has ended by itself.
-        }
-        broke(wrong);
-    }
-
-    /** There is no stream: what waits is sent again, or fails. */
-    private void broke(DejaQException wrong) {
-        if (!wrong.canRetry()) {
-            List<Outgoing> failed = new ArrayList<>(waiting.values());
-            waiting.clear();
-            failed.forEach(sending -> sending.answer.completeExceptionally(wrong));
-        } else if (!waiting.isEmpty() && !connecting && !closed) {
-            connecting = true;
-            long after = Math.max(pauseMs(failures++), wrong.retryAfterMs());
-            retries.schedule(this::connect, after, TimeUnit.MILLISECONDS);
-        }
-    }
-
-    private synchronized void answered(Stream from, Frames.Frame frame) {
-        if (!(frame instanceof Frames.Reply reply)) {
-            return;
-        }
-        Outgoing sending = waiting.get(reply.number());
-        if (sending == null) {
-            return;
-        }
-        DejaQException wrong = reply.error();
-        if (wrong != null && wrong.canRetry() && System.nanoTime() < sending.deadlineNs) {
-            sending.refused = wrong;
-            drop(from, wrong); // it is sent again, in its place
-            return;
-        }
-        waiting.remove(reply.number());
-        if (wrong == null) {
-            failures = 0;
-            sending.answer.complete(reply);
-        } else {
-            sending.answer.completeExceptionally(wrong);
-        }
-    }
-
     /** Waits for what is on its way, at most as long as it is retried. */
     @Override
     public void close() {
         slots.acquireUninterruptibly(WINDOW);
         slots.release(WINDOW);
-        synchronized (this) {
-            closed = true;
-            retries.shutdown();
-            if (stream != null) {
-                stream.writer.completed();
-                stream.root.close();
-                stream = null;
-            }
+        batches.close();
+        if (singles != null) {
+            singles.close();
         }
     }
 }

@@ -26,9 +26,8 @@ public final class Transaction {
 
     /** Stages messages. */
     public synchronized Client.Sent send(String topic, List<Message> messages) {
-        Producer producer = producers.computeIfAbsent(topic, missing -> new Producer(
-                client,
-                DejaQException.JSON.createObjectNode().put("topic", topic).put("transaction", name)));
+        Producer producer = producers.computeIfAbsent(
+                topic, missing -> Producer.inTransaction(client, topic, name));
         try {
             Client.Sent sent = producer.send(messages);
             for (long id : sent.ids()) {

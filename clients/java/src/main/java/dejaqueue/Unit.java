@@ -7,6 +7,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
 
 /** The units: frames are those of docs/wire.md, and no message is early. Prints PASS. */
 public final class Unit {
@@ -77,6 +79,7 @@ public final class Unit {
         DejaQException ended = ((Frames.Failed) read(page, "ERROR")).error();
         check(ended.canRetry() && ended.retryAfterMs() == 1_000, "ERROR");
         cutShort(worked(page, "REPLY 2:"));
+        lane();
         clock();
         System.out.println("PASS");
     }
@@ -90,6 +93,39 @@ public final class Unit {
             }
             throw new AssertionError(length + " bytes of a REPLY are taken");
         }
+    }
+
+    /** The page has no bytes of a SEND: these were made by hand from its tables. */
+    private static void lane() {
+        Message plain = new Message("two".getBytes(StandardCharsets.UTF_8), 0);
+        sendMade(
+                "010901000600000001000000080000000a000000026d657400000000000000000300000074776f",
+                6, 10, plain);
+        Message first = new Message("one".getBytes(StandardCharsets.UTF_8), 0);
+        Message rich = new Message(new byte[0], 1_700_000_000_000L);
+        rich.key = "kä";
+        rich.group = "g";
+        rich.priority = 7;
+        rich.tags = List.of("a", "bc");
+        rich.headers = Map.of("h", "");
+        rich.expiresMs = 1_800_000_000_000L;
+        sendMade(
+                "0109030005000000020000000800000009000000026d65740000000000000000"
+                        + "0068e5cf8b0100003f000000000000000000000000505c18a301000000800700"
+                        + "00000000030000000000000001000000000000000b0000000000000009000000"
+                        + "03000000000000006bc3a4670100000061020000006263010000006800000000"
+                        + "6f6e65",
+                5, 9, first, rich);
+        byte[] command = "{}".getBytes(StandardCharsets.UTF_8);
+        check(HexFormat.of().formatHex(Frames.open(command)).equals("010a0000000000007b7d"), "OPEN");
+        byte[] opened = HexFormat.of().parseHex("010b0000000000000102");
+        check(Frames.decode(opened) instanceof Frames.Opened found && found.schema()[1] == 2, "OPENED");
+    }
+
+    private static void sendMade(String wanted, int number, int own, Message... messages) {
+        List<SendRow> rows = Arrays.stream(messages).map(one -> new SendRow(one, 0)).toList();
+        byte[] frame = SendRow.frameOf(number, own, SendRow.namesOf("me", "t"), rows);
+        check(HexFormat.of().formatHex(frame).equals(wanted), HexFormat.of().formatHex(frame));
     }
 
     private static void clock() {
