@@ -146,7 +146,7 @@ def test_a_message_in_a_frame_is_refused_for_its_own_fault(client: Driver, site:
     with proxy_before(site) as proxy:
         client.send("t", b"first", key="k0")
         proxy.delay(50)
-        rows = [{"payload": "", "key": f"k{n}"} for n in range(20)]
+        rows: list[dict[str, object]] = [{"payload": "", "key": f"k{n}"} for n in range(20)]
         rows += [{"payload": "", "due_ms": 1_700_000_000}, {"payload": "", "tags": [""]}]
         answers = client.call("send_each", topic="t", rows=rows)["answers"]
     assert outcomes(answers) == ["DUPLICATE"] + ["OK"] * 19 + ["BadRequest"] * 2
