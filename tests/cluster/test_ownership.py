@@ -119,6 +119,14 @@ def test_an_owner_that_slept_too_long_can_store_nothing(cluster: Cluster) -> Non
         assert "of the old owner" not in cluster.payloads(topic)
 
 
+def _lease_ms(cluster: Cluster) -> int:
+    """Of the topic; 0 while it goes from one broker to another."""
+    try:
+        return cluster.owner("t").runtime("t").topic.lease_ms
+    except TryLater:
+        return 0
+
+
 def test_a_topic_that_is_altered_or_deleted_is_so_for_all(cluster: Cluster) -> None:
     for name in "ab":
         cluster.start(name)
@@ -126,7 +134,7 @@ def test_a_topic_that_is_altered_or_deleted_is_so_for_all(cluster: Cluster) -> N
     patiently(lambda: send(cluster.owner("t"), "t", ["old"]))
     for name in "ab":
         cluster.brokers[name].alter_topic("t", {"lease_ms": 77_000 if name == "a" else 88_000})
-    until(lambda: cluster.owner("t").runtime("t").topic.lease_ms == 88_000, "it is altered")
+    until(lambda: _lease_ms(cluster) == 88_000, "it is altered")
     cluster.owner("t").delete_topic("t")
     for broker in cluster.brokers.values():
         until(partial(_lacks, broker, "t"), "it is gone")

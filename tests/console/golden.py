@@ -37,7 +37,7 @@ HEIGHT_MAX = 1_600
 """Pixels of a page; the settings of a topic go on for much longer at the width of a phone."""
 SHADES_MAX = 24
 """A pixel differs if a colour of it does by more, of 255."""
-LOOKS_MAX = 10
+LOOKS_MAX, LOOK_MS, SAME = 20, 50, 2
 DIFFERENT_MAX = 60
 """Pixels of a picture; a word of the bar that is missing is 200 and more."""
 
@@ -115,16 +115,18 @@ def _has_letters(page: Page, paths: dict[str, str]) -> bool:
 
 
 def picture(page: Page, wide: int) -> bytes:
-    """The page as it is at this width, once two pictures in a row are the same: on a busy machine
-    the first one may be of a page that is being drawn."""
+    """The page as it is at this width, once a few pictures in a row are the same: on a busy machine
+    the first ones may be of a page that is being drawn, or of how it was before."""
     page.set_viewport_size({"width": wide, "height": 900})
-    before = b""
+    before, same = b"", 0
     for _ in range(LOOKS_MAX):
+        page.wait_for_timeout(LOOK_MS)
         page.evaluate(_DRAWN)
         high = int(page.evaluate("document.documentElement.scrollHeight"))
         clip: Any = {"x": 0, "y": 0, "width": wide, "height": min(high, HEIGHT_MAX)}
         now = page.screenshot(full_page=True, clip=clip, animations="disabled", caret="hide")
-        if now == before:
+        same = same + 1 if now == before else 0
+        if same == SAME:
             break
         before = now
     return before
