@@ -42,11 +42,15 @@ DIFFERENT_MAX = 60
 """Pixels of a picture; a word of the bar that is missing is 200 and more."""
 
 MASK = """() => {
+  dispatchEvent(new Event("pagehide"));
   for (let timer = setTimeout(() => {}); timer > 0; timer--) clearTimeout(timer);
   for (const part of document.querySelectorAll("[data-part]")) part.removeAttribute("data-part");
   for (const item of document.querySelectorAll(".problems li:not(:has(a))")) item.remove();
   document.querySelector("[aria-label='Lines of the audit log'] tbody")?.replaceChildren();
-  for (const time of document.querySelectorAll("time")) time.textContent = "in 5 min";
+  for (const time of document.querySelectorAll("time")) {
+    time.removeAttribute("datetime");
+    time.textContent = "in 5 min";
+  }
   for (const cell of document.querySelectorAll("td, dd, .numbers dd"))
     if (/^[\\d—]/.test(cell.textContent.trim())) cell.textContent = "0";
   for (const field of document.querySelectorAll("input"))
@@ -61,7 +65,8 @@ MASK = """() => {
   }
 }"""
 """Takes away what differs from run to run or from machine to machine (what the broker says of its
-clock), and has nothing change any more."""
+clock), and has nothing change any more: what the broker still said of a topic, when pictures took
+long, put the times back."""
 
 COMPARE = """async ([first, second, shades]) => {
   const pixels = async (text) => {
