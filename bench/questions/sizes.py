@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -84,7 +83,7 @@ def _enqueue(system: DejaqSystem, size: int, plan: Plan) -> Moved:
 def _disk(plan: Plan) -> Moved:
     content = np.random.default_rng(0).bytes(BATCH_BYTES)
     count = (QUICK_BYTES_MAX if plan.quick else BYTES_MAX) // BATCH_BYTES
-    path = Path(plan.folder) / "disk"
+    path = plan.folder / "disk"
     before = os.times()
     watch = Stopwatch(plan.seconds)
     written = 0

@@ -27,7 +27,6 @@ from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings, ServerSettings
 from dejaqueue.testing.cutting_proxy import Cut, CuttingProxy
 from tests.clients.drivers import ClientError, Driver
-from tests.crash.broker_process import BrokerProcess
 from tests.integration.access_fixture import Site, running
 from tests.integration.papers import Papers, server_tls
 from tests.integration.test_forwarding import THERE, AllElsewhere
@@ -209,26 +208,6 @@ def test_a_frame_that_is_too_long_for_the_broker_goes_by_flight(tmp_path: Path) 
         finally:
             driver.end()
         assert payloads(site.broker) == [b"long" * 2_000, b"short", b"short"]
-
-
-def test_a_broker_is_killed_while_single_messages_are_on_their_way(
-    alone: Driver, tmp_path: Path
-) -> None:
-    broker = BrokerProcess(tmp_path / "data", tmp_path / "broker.log")
-    broker.start()
-    try:
-        alone.call("connect", url=broker.url, retry_ms=60_000)
-        alone.call("create_topic", topic="t")
-        alone.begin("flood", topic="t", batches=COUNT // 10, single=True, wait_ms=100)
-        with Client(broker.url) as watching:
-            until(lambda: watching.stats("t")["enqueued"] >= COUNT // 4)
-        broker.kill()
-        broker.start()
-        assert alone.answer()["sent"] == COUNT
-        with Client(broker.url) as ours:
-            assert ours.stats("t")["enqueued"] == COUNT
-    finally:
-        broker.kill()
 
 
 # --- consumers --------------------------------------------------------------------------------

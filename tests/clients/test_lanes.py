@@ -267,27 +267,6 @@ def test_a_frame_that_a_lane_finds_too_long_goes_by_flight(tmp_path: Path) -> No
         assert driver.call("stats", topic="t")["enqueued"] == 2
 
 
-def test_a_broker_is_killed_while_single_messages_are_on_their_way(
-    alone: Driver, tmp_path: Path
-) -> None:
-    broker = BrokerProcess(tmp_path / "data", tmp_path / "broker.log")
-    broker.start()
-    try:
-        alone.call("connect", url=broker.url, retry_ms=60_000)
-        alone.call("create_topic", topic="t")
-        alone.begin("flood", topic="t", batches=120, single=True, wait_ms=20)
-        with Client(broker.url) as watching:
-            seen = len(list(watching.consume("t", max_messages=300)))  # it is in the middle
-        assert seen == 300
-        broker.kill()
-        broker.start()
-        assert alone.answer()["sent"] == 1_200
-        with Client(broker.url) as ours:
-            assert ours.stats("t")["enqueued"] == 1_200
-    finally:
-        broker.kill()
-
-
 def test_lanes_have_the_keys_and_the_certificates_of_flight(alone: Driver, tmp_path: Path) -> None:
     papers = Papers(tmp_path)
     with running(tls=server_tls(papers.broker)) as secured:

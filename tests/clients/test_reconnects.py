@@ -1,7 +1,7 @@
 """Covers: connections and brokers that go away: nothing is lost and nothing is there twice.
 
-Not covered: lanes that break alone (test_java_lanes.py); networks that fail in other ways
-(tests/chaos, with our own client).
+Not covered: lanes that break alone (test_lanes.py, test_java_lanes.py); networks that fail in
+other ways (tests/chaos, with our own client).
 """
 
 from __future__ import annotations
@@ -89,13 +89,16 @@ def test_a_consumer_goes_on_after_its_connection_broke(
     assert far.receive(1, wait_ms=50) == []
 
 
-def test_a_broker_is_killed_while_batches_are_on_their_way(alone: Driver, tmp_path: Path) -> None:
+@pytest.mark.parametrize("single", [False, True], ids=["batches", "one by one"])
+def test_a_broker_is_killed_while_messages_are_on_their_way(
+    alone: Driver, tmp_path: Path, *, single: bool
+) -> None:
     broker = BrokerProcess(tmp_path / "data", tmp_path / "broker.log")
     broker.start()
     try:
         alone.call("connect", url=broker.url, retry_ms=60_000)
         alone.call("create_topic", topic="t")
-        alone.begin("flood", topic="t", batches=BATCHES, wait_ms=10)
+        alone.begin("flood", topic="t", batches=BATCHES, single=single, wait_ms=10)
         with Client(broker.url) as watching:
             seen = len(list(watching.consume("t", max_messages=BATCHES)))  # it is in the middle
         assert seen == BATCHES

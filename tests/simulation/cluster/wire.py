@@ -11,7 +11,6 @@ connection broke may have been served all the same.
 from __future__ import annotations
 
 import json
-import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from dejaqueue.broker.consumers.dispatch import Push
-from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.consumers.gathering import delivery_batches, readable_batches
 from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.broker.topic.writer import Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError
@@ -46,8 +45,6 @@ from tests.simulation.cluster.watch import Watch
 _END = object()
 SENDER_US_MAX = 20_000
 """How late a thread comes that sends; a busy machine's takes longer."""
-
-log = logging.getLogger("dejaqueue.simulation")
 
 
 class Inbox:
@@ -402,11 +399,7 @@ class _ExchangeDoor:
             self._queued.popleft()
 
     def _deliver(self, push: Push) -> None:
-        try:
-            [batch] = delivery_batches([push])
-        except DejaQError as error:  # as in flight/consume.py
-            log.error("a delivery could not be read: %s", error)
-            return
+        [batch] = readable_batches([push], self._broker.clock.utc_ms())
         if batch.num_rows:
             leased = push.leased
             clock_us = self._broker.clock.utc_us()

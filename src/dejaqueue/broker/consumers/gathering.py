@@ -22,6 +22,7 @@ from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
+from dejaqueue.log_rate import LogRate
 from dejaqueue.schema import packing, texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
 from dejaqueue.schema.references import marked_rows
@@ -33,6 +34,7 @@ log = logging.getLogger("dejaqueue.broker")
 
 UNREAD_MS = 1_000
 """Before a delivery that could not be read is tried again."""
+_unread = LogRate(10, 60)
 _PAYLOAD = DELIVERY.names.index("payload")
 # Not made of a list: pyarrow would import pandas for that, if it is there.
 _NONE = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in DELIVERY], schema=DELIVERY)
@@ -158,7 +160,10 @@ def readable_batches(pushes: list[Push], now_ms: int) -> list[pa.RecordBatch]:
         if len(pushes) > 1:  # perhaps but one of them
             return [batch for push in pushes for batch in readable_batches([push], now_ms)]
         [push] = pushes
-        log.error("a delivery could not be read: %s", error)
+        left_out = _unread.admit(None, now_ms / 1_000)
+        if left_out is not None:  # it is tried again each second, as long as a bucket is away
+            more = f" ({left_out} such lines were left out)" if left_out else ""
+            log.error("a delivery could not be read: %s%s", error, more)
         if push.consumer is not None and not push.is_done:
             push.consumer.dispatcher.could_not_read(push.consumer, push, now_ms + UNREAD_MS)
         return [_NONE]
