@@ -144,18 +144,23 @@ def test_an_abort_leaves_nothing_of_any_branch(make_broker: MakeBroker) -> None:
         commit(broker, name, "0.1")
 
 
-def test_a_hand_that_stages_after_the_commit_changes_nothing(make_broker: MakeBroker) -> None:
+@pytest.mark.parametrize("action", ["commit", "abort"])
+def test_what_is_staged_after_the_decision_changes_nothing__and_is_soon_forgotten(
+    make_broker: MakeBroker, action: str
+) -> None:
     broker = make_broker(partitions=2)
     consumer = broker.consumer()
-    name = begin(broker, timeout_ms=5_000)
+    name = begin(broker, timeout_ms=HOUR_MS)
     send(broker, f"{name}~0.1", ["a"], partition=0)
-    commit(broker, name, "0.1")
-    send(broker, f"{name}~0.2", ["zombie"], partition=1)
-    assert counts(broker)["staged"] == 1
+    commit(broker, name, "0.1", action=action)
+    send(broker, f"{name}~0.2", [f"k{n}" for n in range(9)], keys=True)
+    assert counts(broker)["staged"] == 9
     broker.advance(5_000)
     broker.settle_down()
-    assert consumer.payloads() == [b"a"]
+    assert consumer.payloads() == ([b"a"] if action == "commit" else [])
     assert "staged" not in counts(broker)
+    free = send(broker, f"{begin(broker)}~0.1", [f"k{n}" for n in range(9)], keys=True)
+    assert not free.all_statuses().any()
 
 
 def test_what_nobody_decides_is_aborted_when_its_time_is_over(make_broker: MakeBroker) -> None:

@@ -1,8 +1,9 @@
 """What a partition owes to transactions: asks about those that were left, tells what it decided.
 
 Room: broker. A chore of the partition, on its worker; answers of others come on any thread.
-Holds: whoever has something staged when the transaction's time is over learns what became of it;
-every decision reaches all who take part, however often it has to be told.
+Holds: whoever has something staged learns what became of it, at the latest when the transaction's
+time is over, and soon if it was staged after the decision; every decision reaches all who take
+part, however often it has to be told.
 See: coordinator.py, which asks and tells; staged.py for what may be staged.
 """
 
@@ -17,6 +18,10 @@ from dejaqueue.broker.transactions.names import TransactionName
 from dejaqueue.broker.transactions.record import EPOCH_MARK, Record
 from dejaqueue.engine.commands import Remember
 
+# What arrives after its transaction was decided is not known as such: the home knows. A task that
+# went on when its job had failed would otherwise hold its keys for hours. Asked again after twice
+# the time, as most transactions that are as old as this are long ones.
+ASK_FIRST_MS = 5_000
 # Decisions forgotten in one step, so that due messages are not kept.
 FORGET_MAX = 256
 # Somebody is being asked or told: not again before the answer.
@@ -47,10 +52,18 @@ class StagedWatch(Chore):
         return wake_us(core, self._next_ms(core))
 
     def _next_ms(self, core: PartitionCore) -> int | None:
-        ends = core.engine.staged_ends()
-        asks = [max(end_ms, self._ask_ms.get(name, 0)) for name, end_ms in ends.items()]
+        asks = self._asks(core).values()
         times = [ms for ms in (*asks, *list(self._tell_ms.values())) if ms < _UNDER_WAY]
         return min(times, default=None)
+
+    def _asks(self, core: PartitionCore) -> dict[str, int]:
+        """When to ask about each transaction that has something staged here."""
+        ends, asks = core.engine.staged_ends(), self._ask_ms
+        if len(asks) > len(ends):
+            for name in [name for name in list(asks) if name not in ends]:
+                asks.pop(name, None)
+        first_ms = core.now_ms() + ASK_FIRST_MS
+        return {name: asks.setdefault(name, min(end, first_ms)) for name, end in ends.items()}
 
     def step(self, core: PartitionCore) -> None:
         """Ask and tell what is due. Does not block."""
@@ -59,17 +72,16 @@ class StagedWatch(Chore):
             self.loaded(core)  # it noted when to ask again, by the former time
         for text in self._coordinator.take_untold(core.topic().name, core.number):
             self._tell_later(core, text)
-        ends = engine.staged_ends()
         if self._is_new:
             self._is_new = False
             # A decision that was made before the stop need not wait for the end of its time.
-            for name in list(ends):
+            for name in engine.staged_ends():
                 self._ask(core, name)
             for name, (_, text) in engine.decisions.items():
                 if Record.parse(text).places:
                     self._tell(core, name)
-        for name, end_ms in list(ends.items()):
-            if max(end_ms, self._ask_ms.get(name, 0)) <= now_ms:
+        for name, at_ms in self._asks(core).items():
+            if at_ms <= now_ms:
                 self._ask(core, name)
         for name, at_ms in list(self._tell_ms.items()):
             if at_ms <= now_ms:
@@ -83,16 +95,24 @@ class StagedWatch(Chore):
 
     def _ask(self, core: PartitionCore, name: str) -> None:
         self._ask_ms[name] = _UNDER_WAY
+        end_ms = core.engine.staged_ends()[name]
 
         def answered(is_decided: bool) -> None:
             if is_decided:
                 self._ask_ms.pop(name, None)
             else:
-                self._ask_ms[name] = core.now_ms() + RETRY_MS
+                self._ask_ms[name] = self._again_ms(core, name, end_ms)
                 core.ring()
 
         topic = core.topic().name
         self._coordinator.resolve(name, topic, core.number, answered)
+
+    @staticmethod
+    def _again_ms(core: PartitionCore, name: str, end_ms: int) -> int:
+        """When to ask again about what was not decided. Any thread."""
+        now_ms = core.now_ms()
+        age_ms = now_ms - TransactionName.parse(name).began_ms
+        return max(min(now_ms + max(age_ms, ASK_FIRST_MS), end_ms), now_ms + RETRY_MS)
 
     def _tell(self, core: PartitionCore, name: str) -> None:
         self._tell_ms[name] = _UNDER_WAY

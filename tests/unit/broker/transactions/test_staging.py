@@ -75,6 +75,31 @@ def test_a_home_is_asked_when_the_time_is_over__not_before(watched: Watched) -> 
     assert [asked for asked, _ in watched.asked.resolves] == [name(0)]
 
 
+def test_a_home_is_asked_after_a_while__as_what_came_late_may_be_decided(watched: Watched) -> None:
+    began_ms = watched.core.now_ms()
+    watched.stage(name(0, began_ms), for_ms=100_000)
+    watched.pass_ms(0)
+    asked_ms: list[int] = []
+    for _ in range(100):
+        watched.pass_ms(1_000)
+        for _, then in watched.asked.resolves[len(asked_ms) :]:
+            asked_ms.append(watched.core.now_ms() - began_ms)
+            then(False)
+    assert asked_ms == [5_000, 10_000, 20_000, 40_000, 80_000, 100_000]
+    assert watched.watch.next_us(watched.core) == (watched.core.now_ms() + RETRY_MS) * 1_000
+
+
+def test_whom_nobody_asks_about_any_more_is_forgotten(watched: Watched) -> None:
+    for number in range(3):
+        watched.stage(name(number), for_ms=60_000)
+    watched.pass_ms(0)
+    assert len(watched.watch._ask_ms) == 3
+    for number in range(3):
+        watched.core.apply(Decide(watched.core.now_ms(), name(number), commit=True))
+    watched.pass_ms(0)
+    assert watched.watch._ask_ms == {}
+
+
 def test_nobody_is_asked_twice_before_the_answer(watched: Watched) -> None:
     watched.stage(name(0))
     watched.pass_ms(1_000)
