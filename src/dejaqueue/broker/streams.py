@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dejaqueue.broker.consumers.dispatch import Push, Sink
 from dejaqueue.broker.consumers.gathering import (
+    is_at_hand,
     readable_batches,
     stored_batches,
     waits_for_store,
@@ -27,6 +28,7 @@ __all__ = [
     "ServedView",
     "Sink",
     "Writer",
+    "is_at_hand",
     "no_reply",
     "readable_batches",
     "stored_batches",

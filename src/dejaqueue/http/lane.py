@@ -15,9 +15,10 @@ quotas, `rules.require_write`, and the writer behind.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -37,6 +38,8 @@ from dejaqueue.http.lane_consumer import Content, LaneConsumer
 from dejaqueue.wire import frames, lane
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply, StreamError
+
+log = logging.getLogger("dejaqueue.http")
 
 NUMBER_BYTES = 4
 _OF_PAGES = frozenset({b"origin", b"referer", b"sec-fetch-site"})
@@ -76,6 +79,7 @@ class Lanes:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._came: list[tuple[Lane, lane.Send]] = []
         self._answers: deque[tuple[Lane, int, Reply]] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
         self._is_planned = False
 
     # --- who comes in -------------------------------------------------------------------------
@@ -113,9 +117,13 @@ class Lanes:
     def came(self, sender: Lane, send: lane.Send) -> None:
         """Hand this over with whatever else comes in this turn."""
         if not self._came:
-            self._loop = asyncio.get_running_loop()
-            self._loop.call_soon(self._hand_over)
+            self.begin().call_soon(self._hand_over)
         self._came.append((sender, send))
+
+    def begin(self) -> asyncio.AbstractEventLoop:
+        """Called on the loop before anything is answered: the loop."""
+        self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def _hand_over(self) -> None:
         came, self._came = self._came, []
@@ -128,6 +136,15 @@ class Lanes:
         """On any thread: have the reply written under this number, with whatever else is answered
         now."""
         self._answers.append((sender, number, reply))
+        self._plan()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """On any thread: have it called on the loop, behind the answers."""
+        self._calls.append(function)
+        self._plan()
+
+    def _plan(self) -> None:
+        # To wake the loop takes longer than to say what for: once for all that comes meanwhile.
         if not self._is_planned:
             self._is_planned = True
             assert self._loop is not None
@@ -141,6 +158,11 @@ class Lanes:
             written.setdefault(to, []).append(lane.encode_reply(reply, number))
         for to, replies in written.items():
             to.tell(replies, len(replies))
+        for _ in range(len(self._calls)):
+            try:
+                self._calls.popleft()()
+            except Exception:  # our bug: it ends what it was about, and nothing of other lanes
+                log.exception("a call of a lane failed")
 
 
 class Lane:
@@ -274,11 +296,13 @@ class Lane:
     def _open_consumer(self, frame: bytes) -> None:
         """It is a consumer's lane from here on."""
         lanes, who = self._lanes, (self._caller, self._peer)
-        call = partial(call_soon, asyncio.get_running_loop())
+        lanes.begin()
         try:
             options = lane.decode_open(frame)
             with telling_near_names(lanes.broker.topics, self._caller.sees):
-                self._consumer = LaneConsumer(self, lanes.broker, lanes.gate, who, options, call)
+                self._consumer = LaneConsumer(
+                    self, lanes.broker, lanes.gate, who, options, lanes.call
+                )
         except DejaQError as refused:
             self.end(refused)
 

@@ -1,7 +1,8 @@
 """A consumer on a lane: deliveries out; credit, settles and pings in.
 
 Room: http. On the event loop, but for what the broker calls: `push`, `end` and replies to settles.
-Payloads are read from the journal on threads that senders share, as for Flight's consumers.
+Payloads are read from the journal on threads that senders share, as for Flight's consumers; what
+is at hand needs no read, and is written at once.
 Holds: frames are written in the order they were queued; after Close nothing is delivered; while
 the client does not read, no payload is read for it. A settle that cannot be read is answered, and
 the lane goes on.
@@ -22,7 +23,7 @@ from dejaqueue.access import audit, rules
 from dejaqueue.access.gate import Gate, Permit
 from dejaqueue.access.roles import Principal
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import ConsumerSession, Push, readable_batches
+from dejaqueue.broker.streams import ConsumerSession, Push, is_at_hand, readable_batches
 from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
 from dejaqueue.flight.consume import NO_MEMORY_RETRY_MS
 from dejaqueue.flight.senders import SENDERS, Senders
@@ -48,6 +49,8 @@ _Queued: TypeAlias = Push | tuple[bytes, int] | None
 
 
 _NOTHING: list[Push | None] = []
+AT_HAND_MAX = 32
+"""Deliveries that are written in one go without a look at whether the client takes them."""
 
 
 class LanePort(Protocol):
@@ -143,14 +146,19 @@ class LaneConsumer:
         if self._is_reading or self._is_slow:
             return
         written: list[Content] = []
-        answers, queue, behind = 0, self._queue, _NOTHING
+        now_ms = self._clock.utc_ms()
+        answers, at_hand, queue, behind = 0, 0, self._queue, _NOTHING
         while queue:
             queued = queue.popleft()
-            if not isinstance(queued, tuple):
+            if isinstance(queued, tuple):
+                written.append(queued[0])
+                answers += queued[1]
+            elif queued is None or at_hand == AT_HAND_MAX or not is_at_hand(queued, now_ms):
                 behind = [queued]
                 break
-            written.append(queued[0])
-            answers += queued[1]
+            else:
+                at_hand += 1
+                written += self._contents([queued])
         if written:
             self._port.tell(written, answers)
         for queued in behind:
@@ -174,6 +182,11 @@ class LaneConsumer:
 
     def _deliver(self, pushes: list[Push]) -> None:
         """On a thread that senders share."""
+        written = self._contents(pushes)
+        self._call(lambda: self._was_read(written))
+
+    def _contents(self, pushes: list[Push]) -> list[Content]:
+        """Deliveries as they are written. Does not raise."""
         written: list[Content] = []
         try:
             self._permit.check()
@@ -190,7 +203,7 @@ class LaneConsumer:
         except Exception as wrong:  # a disk that fails, or our bug: likewise
             log.exception("a delivery could not be read")
             self.end(Unavailable(f"a delivery could not be read: {wrong}", NO_MEMORY_RETRY_MS))
-        self._call(lambda: self._was_read(written))
+        return written
 
     def _head(self, push: Push, rows: int) -> DeliveryHead:
         leased = push.leased

@@ -104,11 +104,15 @@ class Served:
 
     def send(self, payloads: list[bytes], **more: Any) -> None:
         """Bring a batch in, and make it durable."""
+        self.bring_in(payloads, **more)
+        self.core.commits.commit_all()
+
+    def bring_in(self, payloads: list[bytes], **more: Any) -> None:
+        """Bring a batch in; its group is still open."""
         self.inbox.put(self.request(payloads, **more))
         taken = self.inbox.take()
         assert isinstance(taken, EnqueueRequest)
         enqueue(self.core, self.inbox, self.admission, [taken])
-        self.core.commits.commit_all()
 
 
 class Sink:

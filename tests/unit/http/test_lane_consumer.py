@@ -17,6 +17,7 @@ from dejaqueue.access.gate import Gate
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import Push, readable_batches
 from dejaqueue.errors import BadRequest, Elsewhere, InternalError, TopicUnknown, Unavailable
+from dejaqueue.flight.senders import Senders
 from dejaqueue.http import lane_consumer
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
@@ -130,6 +131,27 @@ def test_what_is_sent_is_delivered_for_credit_and_acked(
         assert isinstance(reply, Reply)
         assert (reply.number, reply.error) == (number, None)
     assert leased(broker) == 0
+
+
+def test_what_is_due_as_it_comes_is_read_by_nobody(
+    server: HttpServer, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    run = Senders.run
+
+    def counted(self: Senders, call: Callable[[], None]) -> None:
+        read.append(call)
+        run(self, call)
+
+    monkeypatch.setattr(Senders, "run", counted)
+    sent(server, b"before anybody asked")
+    consumer.tell(Credit(4))
+    assert consumer.rows()[1].column("payload").to_pylist() == [b"before anybody asked"]
+    assert len(read) == 1
+    for payload in (b"one", b"", b"three"):
+        sent(server, payload)
+        assert consumer.rows()[1].column("payload").to_pylist() == [payload]
+    assert len(read) == 1
 
 
 def test_who_closes_while_its_topic_moves_is_told(broker: Broker, consumer: Consumer) -> None:

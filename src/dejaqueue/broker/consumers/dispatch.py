@@ -26,7 +26,7 @@ from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
-from dejaqueue.journal.interface import Journal
+from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.model import TagFilter
 from dejaqueue.wire.descriptors import ConsumeStream
 
@@ -51,6 +51,8 @@ class Push:
         counting: where it is counted; None = where what its partition does is.
         payloads: where those are that are not in the journal.
         consumer: whose credit it took; None = nobody's.
+        entry: a small one that has all of these rows; None = they are to be read. None of them is
+            gone as long as the lease holds.
         copies: rows that were copied since they were leased, oldest first: their sequences, which
             ascend, and their locators. Where a row was is freed once its copy can be read.
     """
@@ -64,6 +66,7 @@ class Push:
     payloads: PartitionPayloads | None = None
     consumer: Consumer | None = None
     kept: list[pa.RecordBatch] = field(default_factory=list)
+    entry: Entry | None = None
     copies: list[tuple[Int64s, Int64s]] = field(default_factory=list)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError
-from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
+from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal
 from dejaqueue.log_rate import LogRate
 from dejaqueue.schema import packing, texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
@@ -32,10 +33,14 @@ Number = TypeVar("Number", np.int64, np.uint16)
 
 log = logging.getLogger("dejaqueue.broker")
 
+AT_HAND_ROWS_MAX = 16
+"""Rows that are sent from memory, if they came a moment ago: for more of them a read costs little
+for each."""
 UNREAD_MS = 1_000
 """Before a delivery that could not be read is tried again."""
 _unread = LogRate(10, 60)
 _PAYLOAD = DELIVERY.names.index("payload")
+_HEADERS, _TAGS = DELIVERY.field("headers").type, DELIVERY.field("tags").type
 # Not made of a list: pyarrow would import pandas for that, if it is there.
 _NONE = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in DELIVERY], schema=DELIVERY)
 
@@ -94,6 +99,45 @@ class _LeasedRows:
         return stored
 
 
+class EntryRows:
+    """Reads rows of an entry that is in memory."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+        """See Journal.read."""
+        rows = locators & (limits.BATCH_ROWS_MAX - 1)
+        first, count = int(rows[0]), len(rows)
+        if count == 1 or (rows[1:] - rows[:-1] == 1).all():
+            return columns_of(self._entry, columns, first, count)
+        return columns_of(self._entry, columns, 0, self._entry.rows).take(pa.array(rows))
+
+
+def columns_of(entry: Entry, columns: Sequence[str], first: int, count: int) -> pa.RecordBatch:
+    """Columns of rows of an entry that follow each other, as views; null where it has none."""
+    arrays: list[pa.Array] = []
+    for name in columns:
+        kind = pa.binary() if name == "payload" else pa.utf8()
+        column = entry.texts.get(name)
+        if column is None:
+            arrays.append(_nulls(kind, count))
+            continue
+        offsets = pa.py_buffer(np.ascontiguousarray(column.offsets, np.int32))
+        buffers = [None, offsets, pa.py_buffer(column.data)]
+        arrays.append(pa.Array.from_buffers(kind, count, buffers, 0, first))
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return _few_nulls(kind, count) if count <= AT_HAND_ROWS_MAX else pa.nulls(count, kind)
+
+
+@lru_cache(64)
+def _few_nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, kind)
+
+
 def message_columns(
     journal: RowReader,
     ids: Int64s,
@@ -113,15 +157,12 @@ def message_columns(
     stored = read_stored(journal, locators)
     key, group, tags, headers, payload = stored.columns
     if headers.null_count == rows:
-        header_maps = pa.nulls(rows, DELIVERY.field("headers").type)
+        header_maps = _nulls(_HEADERS, rows)
     else:
         header_maps = packing.unpack_headers(headers)
     if priorities is None:
         priorities = np.full(rows, DEFAULT_PRIORITY, dtype=np.uint16)
-    if tags.null_count == rows:
-        tag_lists = pa.nulls(rows, DELIVERY.field("tags").type)
-    else:
-        tag_lists = packing.unpack_tags(tags)
+    tag_lists = _nulls(_TAGS, rows) if tags.null_count == rows else packing.unpack_tags(tags)
     return [
         pa.array(ids),
         pa.array(dues_ms),
@@ -154,6 +195,8 @@ def readable_batches(pushes: list[Push], now_ms: int) -> list[pa.RecordBatch]:
     Args:
         now_ms: UTC milliseconds.
     """
+    if len(pushes) == 1 and is_at_hand(pushes[0], now_ms):
+        return [batch_at_hand(pushes[0])]
     try:
         return delivery_batches(pushes)
     except DejaQError as error:
@@ -194,6 +237,28 @@ def stored_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
         if not kept:
             raise
         return kept
+
+
+def is_at_hand(push: Push, now_ms: int) -> bool:
+    """Whether its rows need no read, at this time, UTC milliseconds: the sooner after they were
+    leased the likelier."""
+    return push.entry is not None and now_ms < push.leased.lease_end_ms
+
+
+def batch_at_hand(push: Push) -> pa.RecordBatch:
+    """The batch of a push with an entry, schema DELIVERY. Waits for nothing."""
+    assert push.entry is not None
+    leases = [push.leased]
+    columns = message_columns(
+        EntryRows(push.entry),
+        push.leased.sequences | (push.partition << limits.SEQUENCE_BITS),
+        push.leased.dues_ms,
+        push.leased.attempts,
+        push.leased.locators,
+        _priorities(leases),
+        _groups(leases),
+    )
+    return pa.RecordBatch.from_arrays(columns, schema=DELIVERY)
 
 
 def keep(pushes: list[Push], bytes_max: int) -> int:

@@ -12,9 +12,13 @@ from typing import NamedTuple
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Dispatcher, Push
+from dejaqueue.broker.consumers.gathering import AT_HAND_ROWS_MAX
 from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Ack, Lease
+from dejaqueue.journal.interface import Entry, EntryKind
 from dejaqueue.model import TagFilter, TopicKind
+from dejaqueue.schema.references import MARK
 
 # A message is sent to a client that holds it when this much of the lease-ahead time is still left:
 # most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
@@ -28,6 +32,8 @@ STEP_US_MAX = 2_000
 # dispatches, too: it ends soon, and until then there is something to do for consumers.
 STEP_PIECES_MAX = 4
 DISPATCH_STEPS = 8
+# An entry that is larger is not kept for whoever sends its rows: it may take a while until it does.
+AT_HAND_BYTES_MAX = 16 << 10
 
 
 def dispatch(core: PartitionCore, dispatcher: Dispatcher) -> None:
@@ -128,6 +134,7 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
         counting=counting,
         payloads=core.payloads,
         consumer=consumer,
+        entry=_entry_at_hand(core, leased.locators),
     )
     if push.is_done:  # the same group makes lease and ack durable, before it is sent
         core.apply(Ack(now_ms, position))
@@ -135,6 +142,26 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
         core.unread.add(push)
     core.commits.group.pushes.append((consumer, push))
     return True
+
+
+def _entry_at_hand(core: PartitionCore, locators: Int64s) -> Entry | None:
+    """The entry that has these rows, if they came in this very group, and are few and small.
+
+    Then nobody has to read them: of a message that is due as it is sent that is a third of what it
+    costs the broker to hand it out.
+    """
+    if len(locators) > AT_HAND_ROWS_MAX:
+        return None
+    position = int(locators[0]) >> limits.ROW_BITS
+    if position <= core.commits.tail or (locators >> limits.ROW_BITS != position).any():
+        return None
+    entry = core.commits.entry_at(position)
+    if entry is None or entry.kind is not EntryKind.ENQUEUE:
+        return None
+    if entry.byte_count() > AT_HAND_BYTES_MAX:
+        return None
+    payload = entry.texts.get("payload")  # a payload that begins with the mark may be elsewhere
+    return None if payload is None or MARK in bytes(payload.data) else entry
 
 
 def _ahead_ms(core: PartitionCore) -> int:

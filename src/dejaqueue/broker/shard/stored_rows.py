@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.broker.consumers.gathering import columns_of
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.engine.arrays import Int64s
-from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal
+from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 
 
 class RowsAwaited(Exception):
@@ -73,7 +74,7 @@ class StoredRows:
                 continue
             mask = positions == position
             rows = locators[mask] & (limits.BATCH_ROWS_MAX - 1)
-            parts.append(_columns_of(entry, columns).take(pa.array(rows)))
+            parts.append(columns_of(entry, columns, 0, entry.rows).take(pa.array(rows)))
             places.append(np.flatnonzero(mask))
             is_read &= ~mask
         if not parts:
@@ -105,18 +106,3 @@ class StoredRows:
         self._readings.append(_Reading(asked, columns, rows))
         rows.add_done_callback(lambda _: self._ring())
         raise RowsAwaited
-
-
-def _columns_of(entry: Entry, columns: Sequence[str]) -> pa.RecordBatch:
-    """Columns of an entry's rows, as views; null where it does not have one."""
-    arrays: list[pa.Array] = []
-    for name in columns:
-        kind = pa.binary() if name == "payload" else pa.utf8()
-        column = entry.texts.get(name)
-        if column is None:
-            arrays.append(pa.nulls(entry.rows, kind))
-            continue
-        offsets = pa.py_buffer(np.ascontiguousarray(column.offsets, np.int32))
-        buffers = [None, offsets, pa.py_buffer(column.data)]
-        arrays.append(pa.Array.from_buffers(kind, entry.rows, buffers))
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

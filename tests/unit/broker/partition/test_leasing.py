@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from dejaqueue.broker.consumers.dispatch import Consumer
+from dejaqueue.broker.consumers import gathering
+from dejaqueue.broker.consumers.dispatch import Consumer, Push
+from dejaqueue.broker.consumers.gathering import AT_HAND_ROWS_MAX
 from dejaqueue.broker.partition.leasing import (
     AHEAD_PERCENT,
+    AT_HAND_BYTES_MAX,
     DISPATCH_STEPS,
     STEP_PIECES_MAX,
     STEP_US_MAX,
@@ -20,6 +23,7 @@ from dejaqueue.engine.commands import Lease
 from dejaqueue.engine.effects import Leased
 from dejaqueue.engine.rules import Rules
 from dejaqueue.model import Topic, TopicKind
+from dejaqueue.schema.references import MARK
 from dejaqueue.settings import BrokerSettings, DispatchSettings
 from dejaqueue.wire.descriptors import ConsumeStream
 from tests.unit.broker.cores import Served, Sink
@@ -54,6 +58,72 @@ def test_what_is_due_goes_to_who_has_credit__as_much_as_it_takes(served: Served)
     assert dispatched(served) == 2
     assert [push.leased.lease_end_ms for push in sink.pushes] == [served.core.now_ms() + 1_000]
     assert (consumer.credit, dispatched(served)) == (0, 0)
+
+
+def sent_and_leased(served: Served, *batches: list[bytes], **columns: list[str]) -> list[Push]:
+    """Batches that come and are handed out by one step, and what was handed out."""
+    _, sink = consume(served, credit=100)
+    for payloads in batches:
+        served.bring_in(payloads, **columns)
+    dispatch(served.core, served.dispatcher)
+    served.core.commits.commit_all()
+    return sink.pushes
+
+
+@pytest.mark.parametrize("columns", [{}, {"keys": ["k0", "", "k2"]}])
+@pytest.mark.parametrize("credit", [1, 2, 3])
+def test_what_came_in_this_very_step_is_sent_from_memory__as_it_is_stored(
+    served: Served, columns: dict[str, list[str]], credit: int
+) -> None:
+    _, sink = consume(served, credit=credit)
+    served.bring_in([b"a", b"", b"ccc"], **columns)
+    dispatch(served.core, served.dispatcher)
+    served.core.commits.commit_all()
+    [push] = sink.pushes
+    [stored] = gathering.stored_batches([push])
+    assert gathering.is_at_hand(push, served.core.now_ms())
+    assert gathering.batch_at_hand(push).equals(stored)
+    assert stored.num_rows == credit
+    [sent] = gathering.readable_batches([push], served.core.now_ms())
+    assert sent.equals(stored)
+
+
+def test_rows_of_an_entry_in_another_order_are_sent_in_theirs(served: Served) -> None:
+    _, sink = consume(served)
+    now_ms = served.core.now_ms()
+    served.bring_in([b"c", b"a", b"b"], dues_ms=[now_ms, now_ms - 2, now_ms - 1])
+    dispatch(served.core, served.dispatcher)
+    served.core.commits.commit_all()
+    batch = gathering.batch_at_hand(sink.pushes[0])
+    assert batch.column("payload").to_pylist() == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[b"a"], [b"b"]],
+        [[b"a"] * (AT_HAND_ROWS_MAX + 1)],
+        [[b"x" * AT_HAND_BYTES_MAX]],
+        [[MARK + b"a payload of somebody's own"]],
+    ],
+    ids=["of two entries", "many", "large", "marked"],
+)
+def test_others_are_read(served: Served, batches: list[list[bytes]]) -> None:
+    pushes = sent_and_leased(served, *batches)
+    assert [push.entry for push in pushes] == [None] * len(pushes)
+    assert sum(len(push.leased.sequences) for push in pushes) == sum(map(len, batches))
+
+
+def test_what_came_before_is_read(served: Served) -> None:
+    served.send([b"a"])
+    [push] = sent_and_leased(served)
+    assert push.entry is None
+
+
+def test_what_others_may_have_done_since_is_read(served: Served) -> None:
+    [push] = sent_and_leased(served, [b"b"])
+    assert gathering.is_at_hand(push, push.leased.lease_end_ms - 1)
+    assert not gathering.is_at_hand(push, push.leased.lease_end_ms)
 
 
 def test_a_paused_topic_leases_nothing(served: Served) -> None:
