@@ -22,7 +22,7 @@ import pyarrow as pa
 from dejaqueue.access.senders import NOBODY, Requester, Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.consumers.dispatch import Push
-from dejaqueue.broker.consumers.gathering import delivery_batches
+from dejaqueue.broker.consumers.gathering import readable_batches
 from dejaqueue.broker.letters.carrier import Arrived
 from dejaqueue.broker.letters.parcel import Parcel
 from dejaqueue.broker.shard.core import PartitionCore
@@ -138,9 +138,8 @@ class RecordingConsumer:
             head = push.head
             return Got(head.partition, head.lease_id, head.lease_end_ms, push.batch)
         leased = push.leased
-        return Got(
-            push.partition, leased.lease_id, leased.lease_end_ms, delivery_batches([push])[0]
-        )
+        [batch] = readable_batches([push], self._fixture.now_ms)  # as servers do
+        return Got(push.partition, leased.lease_id, leased.lease_end_ms, batch)
 
     def take_all(self) -> list[Got]:
         """What has arrived by now, when the broker has done all it can do at this time."""

@@ -10,6 +10,7 @@ from dejaqueue.broker.consumers.dispatch import Push, Sink
 from dejaqueue.broker.consumers.gathering import (
     is_at_hand,
     readable_batches,
+    salvaged,
     stored_batches,
     waits_for_store,
     whole_batch,
@@ -31,6 +32,7 @@ __all__ = [
     "is_at_hand",
     "no_reply",
     "readable_batches",
+    "salvaged",
     "stored_batches",
     "waits_for_store",
     "whole_batch",

@@ -40,7 +40,7 @@ class Words:
     names: tuple[str, ...]
     indices: Int32s
 
-    def take(self, rows: Int64s) -> Words:
+    def take(self, rows: Int64s | slice) -> Words:
         """These rows; names that none of them has stay."""
         return Words(self.names, self.indices[rows])
 

@@ -59,7 +59,9 @@ def what_is_given_back_is_put_off(patch: pytest.MonkeyPatch) -> None:
             self._holder.take_all()
         inner(self)
 
-    def release(self: ConsumerSession, partition: int, lease_id: int, _due_ms: int) -> None:
+    def release(
+        self: ConsumerSession, partition: int, lease_id: int, _due_ms: int, _rows: object
+    ) -> None:
         delay_ms = min(self.consumer.ahead_ms, self._topic.topic.lease_ahead_ms)
         request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
         self._topic.submit(partition, request)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.consumers.assignment import NOBODY
 from dejaqueue.broker.consumers.credit_queue import CreditQueue
+from dejaqueue.broker.consumers.held_lease import HeldLease, LeaseKey, let_go
 from dejaqueue.broker.consumers.holders import Holders
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads
@@ -83,20 +84,6 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True)
-class HeldLease:
-    """A dispatch that a consumer has.
-
-    Attributes:
-        rows: not settled yet.
-        due_ms: when the last of its rows is due: given back, none may come before (rule 2).
-    """
-
-    rows: int
-    lease_end_ms: int
-    due_ms: int
-
-
-@dataclass(slots=True)
 class _Run:
     """Dispatches of a partition that go to one consumer before the next has its turn.
 
@@ -110,12 +97,12 @@ class _Run:
     count: int
 
 
-Release: TypeAlias = Callable[[int, int, int], None]
-"""Gives back what a lease has left: number of the partition, id of the lease, and when others may
-have it, UTC milliseconds. Called by workers and senders, must not block."""
+Release: TypeAlias = Callable[[int, int, int, Leased | None], None]
+"""Gives back what a lease has left: number of the partition, id of the lease, when others may have
+it, UTC milliseconds, and which rows, None = all. Called by workers and senders, must not block."""
 
 
-def _runs_out(_partition: int, _lease_id: int, _due_ms: int) -> None:
+def _runs_out(*_named: object) -> None:
     """A lease that nobody gives back ends by itself."""
 
 
@@ -148,7 +135,7 @@ class Consumer:
         """Gives back a lease of this consumer; set by its session."""
         self.releases_late = False
         """It has closed, and what becomes its own after that is given back."""
-        self.leases: dict[tuple[int, int], HeldLease] = {}
+        self.leases: dict[LeaseKey, HeldLease] = {}
         self.wanted = options.tag_filter
         self.dispatcher = dispatcher
 
@@ -357,7 +344,7 @@ class Dispatcher:
         if changed:
             self._on_share()
         for (partition, lease_id), lease in held if release else ():
-            consumer.release(partition, lease_id, lease.due_ms)
+            consumer.release(partition, lease_id, lease.due_ms, None)
 
     def end_all(self, error: DejaQError) -> None:
         """Tell every consumer that nothing more comes, also those that come later."""
@@ -507,15 +494,18 @@ class Dispatcher:
                 held = HeldLease(rows, leased.lease_end_ms, due_ms)
                 consumer.leases[partition, leased.lease_id] = held
         if release:
-            consumer.release(partition, leased.lease_id, due_ms)
+            consumer.release(partition, leased.lease_id, due_ms, None)
 
-    def could_not_read(self, consumer: Consumer, push: Push, again_ms: int) -> None:
+    def could_not_read(
+        self, consumer: Consumer, partition: int, leased: Leased, again_ms: int
+    ) -> None:
         """Rows on their way to a consumer cannot be read: it may take others, and these are tried
         again at this time, UTC milliseconds, with whoever has the turn then."""
+        rows = len(leased.sequences)
         with self._lock:
-            consumer.leases.pop((push.partition, push.leased.lease_id), None)
-        consumer.release(push.partition, push.leased.lease_id, again_ms)
-        self.give_back(consumer, len(push.leased.sequences))
+            let_go(consumer.leases, (partition, leased.lease_id), rows)
+        consumer.release(partition, leased.lease_id, again_ms, leased)
+        self.give_back(consumer, rows)
 
     def hands_over(self, consumer: Consumer, rows: int) -> None:
         """Note a dispatch that goes to the consumer and is acked already."""
@@ -526,13 +516,7 @@ class Dispatcher:
     def settled(self, consumer: Consumer, partition: int, lease_id: int, rows: int) -> None:
         """Note that rows of a lease were acked or nacked; -1 as rows = all of them."""
         with self._lock:
-            held = consumer.leases.get((partition, lease_id))
-            if held is None:
-                return
-            consumer.settled_count += held.rows if rows < 0 else rows
-            held.rows = 0 if rows < 0 else held.rows - rows
-            if held.rows <= 0:
-                del consumer.leases[partition, lease_id]
+            consumer.settled_count += let_go(consumer.leases, (partition, lease_id), rows)
 
     def extended(
         self, consumer: Consumer, partition: int, lease_ids: list[int], end_ms: int

@@ -9,8 +9,9 @@ whose payload cannot be read now; whatever bytes are stored, the texts that leav
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.effects import Leased
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, EncryptionKeyMissing, JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal
 from dejaqueue.log_rate import LogRate
 from dejaqueue.schema import packing, texts
@@ -38,6 +39,7 @@ AT_HAND_ROWS_MAX = 16
 for each."""
 UNREAD_MS = 1_000
 """Before a delivery that could not be read is tried again."""
+_DAMAGE = (JournalDamaged, EncryptionKeyMissing)
 _unread = LogRate(10, 60)
 _PAYLOAD = DELIVERY.names.index("payload")
 _HEADERS, _TAGS = DELIVERY.field("headers").type, DELIVERY.field("tags").type
@@ -189,8 +191,8 @@ def delivery_batches(pushes: list[Push]) -> list[pa.RecordBatch]:
 
 
 def readable_batches(pushes: list[Push], now_ms: int) -> list[pa.RecordBatch]:
-    """As `delivery_batches`; what cannot be read now is given back with its credit, and the batch
-    is empty. Whoever gets it next, after UNREAD_MS, may be luckier.
+    """As `delivery_batches`; rows that cannot be read now are left out, and given back with their
+    credit. Whoever gets them next, after UNREAD_MS, may be luckier.
 
     Args:
         now_ms: UTC milliseconds.
@@ -199,17 +201,93 @@ def readable_batches(pushes: list[Push], now_ms: int) -> list[pa.RecordBatch]:
         return [batch_at_hand(pushes[0])]
     try:
         return delivery_batches(pushes)
+    except DejaQError:
+        left = partial(_not_read, now_ms=now_ms)
+        return [_undamaged(push, lambda part: delivery_batches([part])[0], left) for push in pushes]
+
+
+def acked_batch(push: Push, now_ms: int) -> pa.RecordBatch:
+    """As `stored_batches`, of rows that are acked before they are sent; of those that are damaged
+    nobody hears any more, but for the log.
+
+    Args:
+        now_ms: UTC milliseconds.
+    """
+    return _undamaged(
+        push, lambda part: stored_batches([part])[0], partial(_not_read, now_ms=now_ms)
+    )
+
+
+def salvaged(push: Push, now_ms: int) -> tuple[Push, pa.RecordBatch] | None:
+    """What can be read of a push that could not be read as a whole, as `stored_batches`; other rows
+    are given back with their credit.
+
+    Args:
+        now_ms: UTC milliseconds.
+
+    Returns:
+        The push of these rows alone, and their batch; None = there are none, and nothing was given
+        back.
+    """
+    if len(push.leased.sequences) < 2:
+        return None
+    lost: list[tuple[Push, DejaQError]] = []
+    batch = _undamaged(
+        push, lambda part: stored_batches([part])[0], lambda part, why: lost.append((part, why))
+    )
+    if not batch.num_rows:
+        return None
+    for part, error in lost:
+        _not_read(part, error, now_ms)
+    gone = [row for part, _ in lost for row in part.leased.sequences.tolist()]
+    stays = np.flatnonzero(~np.isin(push.leased.sequences, gone))
+    return replace(push, leased=_rows_of(push.leased, stays), kept=[]), batch
+
+
+def _undamaged(
+    push: Push,
+    read: Callable[[Push], pa.RecordBatch],
+    left: Callable[[Push, DejaQError], None],
+) -> pa.RecordBatch:
+    """What can be read of a push: damaged rows must not hold up those beside them.
+
+    Args:
+        left: told of what cannot, and why.
+    """
+    try:
+        return read(push)
     except DejaQError as error:
-        if len(pushes) > 1:  # perhaps but one of them
-            return [batch for push in pushes for batch in readable_batches([push], now_ms)]
-        [push] = pushes
-        left_out = _unread.admit(None, now_ms / 1_000)
-        if left_out is not None:  # it is tried again each second, as long as a bucket is away
-            more = f" ({left_out} such lines were left out)" if left_out else ""
-            log.error("a delivery could not be read: %s%s", error, more)
-        if push.consumer is not None and not push.is_done:
-            push.consumer.dispatcher.could_not_read(push.consumer, push, now_ms + UNREAD_MS)
-        return [_NONE]
+        middle = len(push.leased.sequences) // 2
+        if not middle or not isinstance(error, _DAMAGE):
+            left(push, error)
+            return _NONE
+    halves = (slice(None, middle), slice(middle, None))
+    parts = [replace(push, leased=_rows_of(push.leased, half), kept=[]) for half in halves]
+    return pa.concat_batches([_undamaged(part, read, left) for part in parts])
+
+
+def _rows_of(leased: Leased, rows: slice | Int64s) -> Leased:
+    return replace(
+        leased,
+        sequences=leased.sequences[rows],
+        attempts=leased.attempts[rows],
+        dues_ms=leased.dues_ms[rows],
+        locators=leased.locators[rows],
+        priorities=None if leased.priorities is None else leased.priorities[rows],
+        groups=None if leased.groups is None else leased.groups.take(rows),
+    )
+
+
+def _not_read(push: Push, error: DejaQError, now_ms: int) -> None:
+    """Give the rows of a push back, and say why."""
+    left_out = _unread.admit(None, now_ms / 1_000)
+    if left_out is not None:  # it is tried again each second, as long as a bucket is away
+        more = f" ({left_out} such lines were left out)" if left_out else ""
+        log.error("a delivery could not be read: %s%s", error, more)
+    if push.consumer is not None and not push.is_done:
+        dispatcher = push.consumer.dispatcher
+        again_ms = max(now_ms + UNREAD_MS, int(push.leased.dues_ms.max()))  # rule 2: leased ahead
+        dispatcher.could_not_read(push.consumer, push.partition, push.leased, again_ms)
 
 
 def whole_batch(push: Push, stored: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from dejaqueue.broker import news
 from dejaqueue.broker.consumers.dispatch import Consumer, Push
-from dejaqueue.broker.consumers.gathering import stored_batches
+from dejaqueue.broker.consumers.gathering import acked_batch
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.broker.shard.committer import Committer
@@ -273,7 +273,7 @@ class Commits:
         if push.is_done:
             # Its rows are freed in a moment: the sending thread would come too late to read them.
             # What they have in the payload store stays there for a while.
-            push.kept.append(stored_batches([push])[0])
+            push.kept.append(acked_batch(push, self._clock.utc_ms()))
             consumer.dispatcher.hands_over(consumer, len(push.leased.sequences))
         else:
             consumer.dispatcher.holds(consumer, self._ports.partition_number, push.leased)

@@ -11,6 +11,7 @@ import itertools
 import logging
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from dejaqueue.broker.topic.joined_reply import JoinedReply
 from dejaqueue.broker.topic.route import split_rows
 from dejaqueue.broker.topic.served_view import ServedView, moved
 from dejaqueue.clock import Clock
+from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.settings import ClockSettings
 from dejaqueue.wire.descriptors import ConsumeStream, check_lease
@@ -221,9 +223,13 @@ class ConsumerSession:
             return moved(self._topic.topic.name)
         return None
 
-    def _release(self, partition: int, lease_id: int, due_ms: int) -> None:
-        """Give back what a lease has left, for others to have at its time: what was leased ahead
-        must not come early (rule 2), nor be put off by each consumer that closes before."""
+    def _release(self, partition: int, lease_id: int, due_ms: int, rows: Leased | None) -> None:
+        """Give back what a lease has left, or these rows of it, for others to have at its time:
+        what was leased ahead must not come early (rule 2), nor be put off by each consumer that
+        closes before."""
         delay_ms = max(0, due_ms - self._clock.utc_ms())
         request = SettleRequest(SettleOp.NACK, 0, no_reply, lease_id, delay_ms, release=True)
+        if rows is not None:
+            named = replace(request, lease_id=-1)
+            request = replace(named, sequences=rows.sequences, attempts=rows.attempts)
         self._topic.submit(partition, request)

@@ -23,7 +23,13 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from dejaqueue.broker.broker import Broker
-from dejaqueue.broker.streams import Push, stored_batches, waits_for_store, whole_batch
+from dejaqueue.broker.streams import (
+    Push,
+    salvaged,
+    stored_batches,
+    waits_for_store,
+    whole_batch,
+)
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.gather import call_soon, stopping
 from dejaqueue.http.leasing.session import Arrival, SharedSession
@@ -184,7 +190,7 @@ class LeasePool:
             if session in self._behind:
                 self._behind[session].append(pushes)
                 return []
-        arrivals = _read_all(pushes)
+        arrivals = _read_all(pushes, self._broker.clock.utc_ms())
         if not any(one.batch is not None and waits_for_store(one.batch) for one in arrivals):
             return list(map(_whole, arrivals))
         with self._fetching:
@@ -202,7 +208,7 @@ class LeasePool:
                     del self._behind[session]
                     return
                 pushes = self._behind[session].popleft()
-            arrivals = _read_all(pushes)
+            arrivals = _read_all(pushes, self._broker.clock.utc_ms())
 
 
 def _whole(arrival: Arrival) -> Arrival:
@@ -221,7 +227,7 @@ def _arrive(found: list[tuple[SharedSession, list[Arrival]]]) -> None:
         session.arrived(arrivals)
 
 
-def _read_all(pushes: list[Push]) -> list[Arrival]:
+def _read_all(pushes: list[Push], now_ms: int) -> list[Arrival]:
     """The batches of all pushes, those of one partition in one go."""
     runs: list[list[Push]] = []
     for push in pushes:
@@ -229,15 +235,18 @@ def _read_all(pushes: list[Push]) -> list[Arrival]:
             runs[-1].append(push)
         else:
             runs.append([push])
-    return [arrival for run in runs for arrival in _read_run(run)]
+    return [arrival for run in runs for arrival in _read_run(run, now_ms)]
 
 
-def _read_run(pushes: list[Push]) -> list[Arrival]:
+def _read_run(pushes: list[Push], now_ms: int) -> list[Arrival]:
     try:
         batches = stored_batches(pushes)
     except Exception as error:  # of ours or not: others' requests go on
         if len(pushes) > 1:  # perhaps but one of them
-            return [arrival for push in pushes for arrival in _read_run([push])]
+            return [arrival for push in pushes for arrival in _read_run([push], now_ms)]
+        rest = None if _is_bug(error) else salvaged(pushes[0], now_ms)
+        if rest is not None:
+            return [Arrival(*rest)]
         log.error("a delivery could not be read: %s", error, exc_info=_is_bug(error))
         return [Arrival(pushes[0], None, error)]
     return list(map(Arrival, pushes, batches))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -157,7 +156,7 @@ def leased(rows: int, end_ms: int = 100) -> Leased:
 
 def given_back(consumer: Consumer) -> list[tuple[int, int, int]]:
     released: list[tuple[int, int, int]] = []
-    consumer.release = lambda *lease: released.append(lease)
+    consumer.release = lambda *lease: released.append(lease[:3])
     return released
 
 
@@ -186,10 +185,10 @@ def test_what_cannot_be_read_goes_back_with_its_credit() -> None:
     assert dispatcher.reserve(5, 0, holding=False) is None
     dispatcher.looked(7, dispatcher.waiting.round, waits=True)
     dispatcher.holds(one, 3, leased(5))
-    journal: Any = None
-    push = Push(3, journal, leased(5), 10, consumer=one)
-    dispatcher.could_not_read(one, push, 777)
-    assert released == [(3, 9, 777)]
+    dispatcher.could_not_read(one, 3, leased(2), 777)
+    assert (one.credit, one.leases[3, 9].rows, one.settled_count) == (2, 3, 0)
+    dispatcher.could_not_read(one, 3, leased(3), 778)
+    assert released == [(3, 9, 777), (3, 9, 778)]
     assert rings == [7]
     assert (one.credit, one.leases) == (5, {})
 

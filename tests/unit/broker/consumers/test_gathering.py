@@ -18,6 +18,7 @@ from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.consumers.gathering import (
     UNREAD_MS,
     PeekState,
+    acked_batch,
     delivery_batches,
     peek_batch,
     read_stored,
@@ -27,7 +28,7 @@ from dejaqueue.broker.consumers.gathering import (
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Lease
 from dejaqueue.engine.effects import Leased
-from dejaqueue.errors import JournalDamaged
+from dejaqueue.errors import DejaQError, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
 from tests.unit.broker.cores import Served, sequences
@@ -196,21 +197,64 @@ class Damaged(Stored):
         return super().read(locators, names)
 
 
-def test_of_dispatches_that_are_read_together_the_readable_ones_come() -> None:
-    """The other one goes back, to be tried again later."""
-    stored = Damaged({"payload": PAYLOADS})
-    refused: list[tuple[object, int, int]] = []
+def test_damaged_rows_hold_up_no_others() -> None:
+    """They go back, to be tried again later."""
+    journal: Any = Damaged({"payload": PAYLOADS})
+    refused: list[tuple[object, int, list[int], list[int], int]] = []
 
-    def could_not_read(consumer: object, push: Push, again_ms: int) -> None:
-        refused.append((consumer, push.leased.lease_id, again_ms))
+    def could_not_read(consumer: object, partition: int, rows: Leased, again_ms: int) -> None:
+        named = rows.sequences.tolist(), rows.attempts.tolist()
+        refused.append((consumer, partition, *named, again_ms))
 
     consumer: Any = SimpleNamespace(dispatcher=SimpleNamespace(could_not_read=could_not_read))
-    journal: Any = stored
     together = [
         replace(push, consumer=consumer)
-        for push in pushes(journal, leased(3, 2), leased(0, 2), leased(2, 1))
+        for push in pushes(journal, leased(3, 2), leased(0, 3), leased(1, 1), leased(2, 1))
     ]
     batches = readable_batches(together, 5_000)
-    assert [batch.num_rows for batch in batches] == [2, 0, 1]
+    payloads = [batch.column("payload").to_pylist() for batch in batches]
+    assert payloads == [PAYLOADS[3:5], [PAYLOADS[0], PAYLOADS[2]], [], PAYLOADS[2:3]]
     assert {batch.schema for batch in batches} == {DELIVERY}
-    assert refused == [(consumer, 0, 5_000 + UNREAD_MS)]
+    [sequence] = leased(1, 1).sequences.tolist()
+    attempt = leased(1, 1).attempts.tolist()
+    assert refused == [(consumer, 2, [sequence], attempt, 5_000 + UNREAD_MS)] * 2
+
+
+def test_damaged_rows_that_are_acked_before_they_are_sent_are_left_out() -> None:
+    journal: Any = Damaged({"payload": PAYLOADS})
+    [push] = pushes(journal, leased(0, 5))
+    kept = acked_batch(replace(push, is_done=True), 5_000)
+    assert kept.column("payload").to_pylist() == [b"a", b"c", b"d", b"e"]
+
+
+def test_what_was_leased_ahead_and_cannot_be_read_does_not_come_early() -> None:
+    """Rule 2."""
+    again: list[int] = []
+
+    def could_not_read(_who: object, _partition: int, _rows: Leased, again_ms: int) -> None:
+        again.append(again_ms)
+
+    consumer: Any = SimpleNamespace(dispatcher=SimpleNamespace(could_not_read=could_not_read))
+    journal: Any = Damaged({"payload": PAYLOADS})
+    ahead = replace(leased(1, 1), dues_ms=sequences(5_000 + 3 * UNREAD_MS))
+    [push] = pushes(journal, ahead)
+    readable_batches([replace(push, consumer=consumer)], 5_000)
+    assert again == [5_000 + 3 * UNREAD_MS]
+
+
+@pytest.mark.parametrize("wrong", [Unavailable("away", 10), JournalDamaged("all of it")])
+def test_what_cannot_be_read_at_all_goes_back(wrong: DejaQError) -> None:
+    refused: list[int] = []
+
+    class Away(Stored):
+        def read(self, locators: Int64s, names: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+            raise wrong
+
+    def could_not_read(_consumer: object, _partition: int, rows: Leased, _again_ms: int) -> None:
+        refused.extend(rows.sequences.tolist())
+
+    consumer: Any = SimpleNamespace(dispatcher=SimpleNamespace(could_not_read=could_not_read))
+    journal: Any = Away({"payload": PAYLOADS})
+    push = replace(pushes(journal, leased(0, 3))[0], consumer=consumer)
+    assert [batch.num_rows for batch in readable_batches([push], 5_000)] == [0]
+    assert refused == leased(0, 3).sequences.tolist()

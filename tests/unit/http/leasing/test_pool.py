@@ -9,6 +9,7 @@ import pytest
 
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.consumers import gathering
 from dejaqueue.broker.streams import Push, stored_batches
 from dejaqueue.errors import InternalError, JournalDamaged, TopicUnknown, Unavailable
 from dejaqueue.http.columns import send_batch
@@ -177,6 +178,31 @@ def test_what_cannot_be_read_is_told__and_the_next_request_is_served(
         await send(broker, "b")
         assert payloads(await pool.lease(OPTIONS, 1, LONG_MS)) == ["b"]
         await settled(broker)
+        assert credit(broker) == [0]
+
+    run(broker, story)
+
+
+def test_damaged_rows_go_back__and_the_others_are_handed_out(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad: list[int] = []
+    inner = gathering._read_batches
+
+    def read(pushes: list[Push]) -> list[pa.RecordBatch]:
+        for push in pushes:
+            if set(bad) & set(push.leased.sequences.tolist()):
+                raise JournalDamaged("a row")
+        return inner(pushes)
+
+    monkeypatch.setattr(gathering, "_read_batches", read)
+
+    async def story(pool: LeasePool) -> None:
+        await send(broker, "a", "b", "c", "d")
+        bad.append(2)
+        assert payloads(await pool.lease(OPTIONS, 4, LONG_MS)) == ["a", "b", "d"]
+        await settled(broker)
+        assert broker.call("stats", {"topic": "t"})["leased"] == 3
         assert credit(broker) == [0]
 
     run(broker, story)
