@@ -306,12 +306,14 @@ func (p *link) dial(tryLane bool) (channel, error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(p.client.context(context.Background()))
-	stream, err := p.client.flight.DoPut(ctx)
+	asked := p.client.broker()
+	stream, err := asked.flight.DoPut(ctx)
 	if err != nil {
 		cancel()
+		p.client.leave(asked, errorOf(err))
 		return nil, err
 	}
-	return &putStream{stream: stream, cancel: cancel}, nil
+	return &putStream{broker: asked, stream: stream, cancel: cancel}, nil
 }
 
 // opened is called under the mutex.
@@ -437,6 +439,7 @@ func (p *link) read(from *putStream) {
 			err = unavailable("the broker ended the stream")
 		}
 		if err != nil {
+			p.client.leave(from.broker, errorOf(err))
 			p.lost(from, errorOf(err))
 			return
 		}
@@ -478,6 +481,7 @@ func (p *link) close() {
 
 // putStream is one DoPut; it is written under the link's mutex.
 type putStream struct {
+	broker *broker
 	stream flight.FlightService_DoPutClient
 	writer *flight.Writer
 	cancel context.CancelFunc
