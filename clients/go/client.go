@@ -175,17 +175,7 @@ func (c *Client) followed(ctx context.Context, call func() error) error {
 }
 
 // Action is an administrative call: a JSON object in, a JSON object out.
-func (c *Client) Action(
-	ctx context.Context, name string, body map[string]any,
-) (answer map[string]any, err error) {
-	err = c.followed(ctx, func() (err error) {
-		answer, err = c.actOnce(ctx, name, body)
-		return err
-	})
-	return answer, err
-}
-
-func (c *Client) actOnce(ctx context.Context, name string, body map[string]any) (map[string]any, error) {
+func (c *Client) Action(ctx context.Context, name string, body map[string]any) (map[string]any, error) {
 	asked := c.broker()
 	answer, err := c.act(ctx, asked, name, body)
 	if err != nil {
@@ -234,8 +224,10 @@ func (c *Client) CreateTopic(ctx context.Context, name string, settings map[stri
 	for setting, value := range settings {
 		body[setting] = value
 	}
-	_, err := c.Action(ctx, "create_topic", body)
-	return err
+	return c.followed(ctx, func() error {
+		_, err := c.Action(ctx, "create_topic", body)
+		return err
+	})
 }
 
 // Peek looks at messages without leasing them. The query has the fields of docs/wire.md, such as

@@ -497,8 +497,10 @@ func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message
 		return nil, nil
 	}
 	var answer *reply
+	again := false
 	err := c.client.followed(ctx, func() (err error) {
-		answer, err = c.settleOnce(ctx, asked, messages)
+		answer, err = c.settleOnce(ctx, asked, messages, again)
+		again = true
 		return err
 	})
 	if err != nil {
@@ -512,7 +514,10 @@ func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message
 	return answer.statusesOf(len(messages)), nil
 }
 
-func (c *Consumer) settleOnce(ctx context.Context, asked settle, messages []*Message) (*reply, error) {
+// settleOnce names the messages by id and attempt if their lease may be known to another broker.
+func (c *Consumer) settleOnce(
+	ctx context.Context, asked settle, messages []*Message, byID bool,
+) (*reply, error) {
 	answered := make(chan *reply, 1)
 	for {
 		c.mutex.Lock()
@@ -532,7 +537,7 @@ func (c *Consumer) settleOnce(ctx context.Context, asked settle, messages []*Mes
 		}
 	}
 	asked.number = c.nextNumber()
-	if under := c.wholeLease(messages); under != nil {
+	if under := c.wholeLease(messages); under != nil && !byID {
 		asked.partition, asked.leaseID = under.partition, under.id
 	} else {
 		asked.leaseID = -1

@@ -79,7 +79,7 @@ class OwnDriver:
         answer: dict[str, Any] = act(**fields) or {}
         return answer
 
-    def _connect(self, url: str, retry_ms: int) -> None:
+    def _connect(self, url: str, retry_ms: int, **_: Any) -> None:
         self._client = Client(url, retry_ms_max=retry_ms)
 
     def _create_topic(self, topic: str, settings: dict[str, Any] | None = None) -> None:

@@ -23,6 +23,7 @@ from tests.patience import until
 LEASE_MS = 2_000
 NODES = ("a", "b", "c")
 PROCESSES = 4
+ESTABLISHED = "01"
 
 
 class Place:
@@ -126,6 +127,15 @@ class BrokersOnRedis(Place):
         away = [broker for broker in self._brokers.values() if not broker.is_up]
         with ThreadPoolExecutor(len(self._brokers)) as starting:
             list(starting.map(BrokerProcess.start, away))
+
+    def lanes(self) -> int:
+        """Connections to the HTTP port of `entry`: nobody asks anything else there."""
+        port, found = f":{self._brokers[self.entry].http_port:04X}", 0
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                _, _, remote, state = line.split()[:4]
+                found += remote.endswith(port) and state == ESTABLISHED
+        return found
 
 
 class Processes(Place):

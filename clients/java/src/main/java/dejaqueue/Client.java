@@ -10,6 +10,7 @@ import io.grpc.TlsChannelCredentials;
 import java.io.File;
 import java.io.IOException;
 import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -101,11 +102,7 @@ public final class Client implements AutoCloseable {
         }
         List<URI> addresses = new ArrayList<>();
         for (String address : url.substring(mark).replaceFirst("^://", "").split(",", -1)) {
-            URI parsed = URI.create(scheme + "://" + address.strip());
-            if (parsed.getHost() == null || !(secured || "dejaq".equals(scheme))) {
-                throw DejaQException.badRequest("url", "dejaq://host:port or dejaqs://host:port", url);
-            }
-            addresses.add(parsed);
+            addresses.add(parsed(scheme, address.strip(), url));
         }
         for (URI one : addresses) {
             int port = one.getPort() < 0 ? DEFAULT_PORT : one.getPort();
@@ -121,6 +118,18 @@ public final class Client implements AutoCloseable {
         }
         headers = new CallOption[] {new HeaderCallOption(sent)};
         lanes = Lanes.of(this, secured, options);
+    }
+
+    private static URI parsed(String scheme, String address, String url) {
+        try {
+            URI found = new URI(scheme + "://" + address);
+            if (found.getHost() != null && ("dejaq".equals(scheme) || "dejaqs".equals(scheme))) {
+                return found;
+            }
+        } catch (URISyntaxException wrong) {
+            // Told below.
+        }
+        throw DejaQException.badRequest("url", "dejaq://host:port or dejaqs://host:port", url);
     }
 
     /** Whom to ask now. */
@@ -180,10 +189,8 @@ public final class Client implements AutoCloseable {
 
     /** An administrative call: a JSON object in, a JSON object out. */
     public JsonNode action(String name, JsonNode body) {
-        return followed(() -> {
-            Broker asked = broker();
-            return at(asked, () -> action(asked, name, body, CALL_SECONDS_MAX));
-        });
+        Broker asked = broker();
+        return at(asked, () -> action(asked, name, body, CALL_SECONDS_MAX));
     }
 
     /** Asks one broker. */
@@ -211,7 +218,8 @@ public final class Client implements AutoCloseable {
         if (settings != null) {
             body.setAll(settings);
         }
-        action("create_topic", body.put("name", name).put("exist_ok", true));
+        body.put("name", name).put("exist_ok", true);
+        followed(() -> action("create_topic", body));
     }
 
     /** Looks at messages without leasing them. The query has the fields of docs/wire.md, or is null. */
@@ -254,8 +262,8 @@ public final class Client implements AutoCloseable {
     /** Begins a transaction, whose decision the topic keeps. It is aborted after the timeout. */
     public Transaction begin(String topic, long timeoutMs) {
         ObjectNode body = DejaQException.JSON.createObjectNode();
-        JsonNode answer =
-                action("begin_transaction", body.put("topic", topic).put("timeout_ms", timeoutMs));
+        body.put("topic", topic).put("timeout_ms", timeoutMs);
+        JsonNode answer = followed(() -> action("begin_transaction", body));
         return new Transaction(this, answer.path("transaction").asText());
     }
 

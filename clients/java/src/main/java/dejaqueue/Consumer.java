@@ -360,16 +360,21 @@ public final class Consumer implements AutoCloseable {
         if (messages.isEmpty()) {
             return new Status[0];
         }
-        Frames.Reply reply =
-                client.followed(() -> settleOnce(op, fate, argumentMs, reason, messages));
+        boolean[] again = {false};
+        Frames.Reply reply = client.followed(() -> {
+            boolean byId = again[0];
+            again[0] = true;
+            return settleOnce(op, fate, argumentMs, reason, messages, byId);
+        });
         if (op != Frames.EXTEND) {
             leave(messages);
         }
         return reply.statusesOf(messages.size());
     }
 
+    /** Names the messages by id and attempt if their lease may be known to another broker. */
     private Frames.Reply settleOnce(
-            int op, int fate, long argumentMs, String reason, List<Message> messages) {
+            int op, int fate, long argumentMs, String reason, List<Message> messages, boolean byId) {
         CompletableFuture<Frames.Reply> answer = new CompletableFuture<>();
         synchronized (this) {
             long untilUs = ClockOffset.nowUs() + client.retryMs * 1_000;
@@ -382,7 +387,7 @@ public final class Consumer implements AutoCloseable {
             number = number == -1 ? 1 : number + 1; // 0 asks for no reply
             waiting.put(number, answer);
             Message.Lease lease = wholeLease(messages);
-            if (lease != null) {
+            if (lease != null && !byId) {
                 say(Frames.settleLease(
                         op, fate, number, lease.partition(), lease.id(), argumentMs, reason));
             } else {
