@@ -130,7 +130,7 @@ class OwnDriver:
 
     def _cancel(self, topic: str, ids: Any = (), keys: Any = ()) -> dict[str, Any]:
         named = {"keys": list(keys)} if keys else {"ids": [int(one) for one in ids]}
-        found = self._known.cancel(topic, **named)  # type: ignore[call-overload]
+        found = self._known.cancel(topic, **named)
         return {"statuses": [RowStatus(int(status)).name for status in found.statuses]}
 
     def _consume(self, topic: str, lease_ms: int = 0, credit: int = 1_000) -> None:

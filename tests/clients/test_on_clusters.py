@@ -114,7 +114,12 @@ class Taken:
 
     def take(self, count: int) -> None:
         """Take so many different messages, and ack them."""
-        until(lambda: self._take_some() or len(self.got) >= count, "all have come")
+
+        def is_enough() -> bool:
+            self._take_some()
+            return len(self.got) >= count
+
+        until(is_enough, "all have come")
 
     def take_rest(self, place: Place, topic: str) -> None:
         """Take what comes again, until nothing is left."""
