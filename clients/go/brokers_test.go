@@ -77,3 +77,19 @@ func TestWhatNoBrokerSettledIsSettledAgainByIDAndAttempt(t *testing.T) {
 		t.Error("its outcome is unknown", err)
 	}
 }
+
+func TestABrokerThatAnswersThatItStopsIsLeft(t *testing.T) {
+	client, err := Dial("dejaq://a:1,b:2", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	made := client.link(map[string]any{"topic": "t"}, true)
+	fake := &fakeChannel{of: client.brokers[0]}
+	made.channel, made.connecting = fake, true // nobody connects but this test
+	made.gatherMany(1)
+	made.replied(fake, 1, &reply{number: 1, rows: 1, err: unavailable("the broker is stopping")})
+	if !fake.dropped || client.broker() != client.brokers[1] {
+		t.Error("it is asked again")
+	}
+}

@@ -401,6 +401,8 @@ func (c *laneChannel) isLane() bool { return true }
 
 func (c *laneChannel) isOver() bool { return c.lane.isOver() }
 
+func (c *laneChannel) peer() *broker { return c.lane.connection.place.broker }
+
 func (c *laneChannel) write(sending *outgoing) bool {
 	if sending.content.rows == 0 {
 		// With due times, so that a producer's messages keep their order with those of its batches.

@@ -42,6 +42,7 @@ type channel interface {
 	finish()
 	isLane() bool
 	isOver() bool
+	peer() *broker
 }
 
 // outgoing is a batch, or single messages that go together.
@@ -414,7 +415,8 @@ func (p *link) answered(from channel, number uint32, answer *reply) {
 			p.split(sending)
 		case wrong.CanRetry() && time.Now().Before(sending.deadline):
 			sending.err = wrong
-			p.drop(from, wrong) // it is sent again, in its place
+			p.client.leave(from.peer(), wrong) // it may be stopping, and not end the stream yet
+			p.drop(from, wrong)                // it is sent again, in its place
 		default:
 			p.finish(sending, nil, wrong)
 		}
@@ -496,11 +498,12 @@ func (s *putStream) write(sending *outgoing) bool {
 	return true
 }
 
-func (s *putStream) flush()       {}
-func (s *putStream) flushSoon()   {}
-func (s *putStream) drop()        { s.cancel() }
-func (s *putStream) isLane() bool { return false }
-func (s *putStream) isOver() bool { return false }
+func (s *putStream) flush()        {}
+func (s *putStream) flushSoon()    {}
+func (s *putStream) drop()         { s.cancel() }
+func (s *putStream) isLane() bool  { return false }
+func (s *putStream) isOver() bool  { return false }
+func (s *putStream) peer() *broker { return s.broker }
 
 func (s *putStream) finish() {
 	_ = s.writer.Close()
