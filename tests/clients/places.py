@@ -20,7 +20,7 @@ from tests.crash.broker_process import BrokerProcess
 from tests.crash.test_processes_kill import children_of, is_gone
 from tests.patience import until
 
-LEASE_MS = 2_000
+LEASE_MS = 4_000
 NODES = ("a", "b", "c")
 PROCESSES = 4
 ESTABLISHED = "01"

@@ -111,6 +111,7 @@ class Taken:
         self.got: Counter[int] = Counter()
         self.acked: Counter[int] = Counter()
         self.unknown: set[int] = set()
+        self.lost: set[int] = set()
 
     def take(self, count: int) -> None:
         """Take so many different messages, and ack them."""
@@ -150,13 +151,13 @@ class Taken:
                 self.acked[number] += 1
             else:
                 assert status == "LEASE_LOST", (number, status)
-                self.unknown.add(number)
+                self.lost.add(number)
 
     def check(self, numbers: range) -> None:
         """All were there, and each was acked once, or nobody knows."""
         assert set(self.got) == set(numbers)
         assert {number for number, count in self.acked.items() if count > 1} == set()
-        assert set(numbers) - set(self.acked) <= self.unknown
+        assert set(numbers) - set(self.acked) <= self.unknown | self.lost
 
 
 @pytest.mark.parametrize("spread", [1, SPREAD], ids=["another broker", "in shards"])
@@ -201,7 +202,8 @@ def check_all_calls(client: Driver | OwnDriver, place: Place, topic: str) -> Non
     client.call("consume", topic=topic, credit=50)
     taken.take(120)
     taken.check(range(120))
-    assert taken.unknown == set()
+    # A slot may change hands, with a broker that came back just now: then an ack is not known.
+    assert taken.lost == set()
     assert client.receive(1, wait_ms=50) == []
     taken.take_rest(place, topic)
     client.call("close_consumer")
