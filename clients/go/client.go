@@ -9,8 +9,11 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,13 +43,14 @@ type Options struct {
 	FlightOnly bool
 }
 
-// Client is a connection to a broker, which is made again when it breaks.
+// Client is a connection to a broker, which is made again when it breaks: to the next one, where
+// the address names several.
 type Client struct {
-	flight   flight.Client
+	brokers  []*broker
+	at       atomic.Uint32 // which of them
 	headers  []string
 	retryFor time.Duration
 
-	host       string
 	apiKey     string
 	secured    bool
 	tls        *tls.Config
@@ -59,28 +63,68 @@ type Client struct {
 	closed        bool // under laneTurn
 }
 
-// Dial makes a client of dejaq://host:port, or dejaqs:// for TLS. It does not wait for the broker.
+// broker is one address. In a cluster any broker takes any call.
+type broker struct {
+	host   string
+	flight flight.Client
+}
+
+// broker is whom to ask now.
+func (c *Client) broker() *broker { return c.brokers[c.at.Load()] }
+
+// leave has the next broker be asked if what went wrong at this one may be for its being away.
+func (c *Client) leave(from *broker, wrong *Error) {
+	at := c.at.Load()
+	if len(c.brokers) > 1 && wrong.Number == NumberUnavailable && c.brokers[at] == from {
+		c.at.CompareAndSwap(at, (at+1)%uint32(len(c.brokers)))
+	}
+}
+
+// Dial makes a client of dejaq://host:port, or dejaqs:// for TLS; of a cluster it takes several,
+// dejaq://host:port,host:port. It does not wait for the broker.
 func Dial(address string, options Options) (*Client, error) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	if scheme != "dejaq" && scheme != "dejaqs" {
+		return nil, badRequest("url", "dejaq://host:port or dejaqs://host:port", address)
+	}
+	secured := insecure.NewCredentials()
+	if scheme == "dejaqs" {
+		secured = credentials.NewTLS(options.TLS)
+	} else if options.TLS != nil {
+		return nil, badRequest("url", "dejaqs://host:port with TLS", address)
+	}
+	client := &Client{
+		retryFor: options.RetryFor, apiKey: options.APIKey, secured: scheme == "dejaqs",
+		tls: options.TLS, flightOnly: options.FlightOnly,
+	}
+	if client.retryFor == 0 {
+		client.retryFor = 30 * time.Second
+	}
+	if options.APIKey != "" {
+		client.headers = []string{"authorization", "Bearer " + options.APIKey}
+	}
+	for one := range strings.SplitSeq(rest, ",") {
+		made, err := brokerOf(scheme+"://"+strings.TrimSpace(one), secured)
+		if err != nil {
+			_ = client.Close()
+			return nil, err
+		}
+		client.brokers = append(client.brokers, made)
+	}
+	return client, nil
+}
+
+func brokerOf(address string, secured credentials.TransportCredentials) (*broker, error) {
 	parsed, err := url.Parse(address)
-	if err != nil || parsed.Hostname() == "" || (parsed.Scheme != "dejaq" && parsed.Scheme != "dejaqs") {
+	if err != nil || parsed.Hostname() == "" {
 		return nil, badRequest("url", "dejaq://host:port or dejaqs://host:port", address)
 	}
 	port := parsed.Port()
 	if port == "" {
 		port = defaultPort
 	}
-	secured := insecure.NewCredentials()
-	if parsed.Scheme == "dejaqs" {
-		secured = credentials.NewTLS(options.TLS)
-	} else if options.TLS != nil {
-		return nil, badRequest("url", "dejaqs://host:port with TLS", address)
-	}
-	host := parsed.Hostname()
-	if len(host) > 0 && containsColon(host) {
-		host = "[" + host + "]"
-	}
 	connection, err := grpc.NewClient(
-		"passthrough:///"+host+":"+port,
+		"passthrough:///"+net.JoinHostPort(parsed.Hostname(), port),
 		grpc.WithTransportCredentials(secured),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(bytesMax), grpc.MaxCallSendMsgSize(bytesMax),
@@ -90,18 +134,7 @@ func Dial(address string, options Options) (*Client, error) {
 	if err != nil {
 		return nil, badRequest("url", "an address that can be reached", err.Error())
 	}
-	client := &Client{
-		flight: flight.NewClientFromConn(connection, nil), retryFor: options.RetryFor,
-		host: parsed.Hostname(), apiKey: options.APIKey, secured: parsed.Scheme == "dejaqs",
-		tls: options.TLS, flightOnly: options.FlightOnly,
-	}
-	if client.retryFor == 0 {
-		client.retryFor = 30 * time.Second
-	}
-	if options.APIKey != "" {
-		client.headers = []string{"authorization", "Bearer " + options.APIKey}
-	}
-	return client, nil
+	return &broker{parsed.Hostname(), flight.NewClientFromConn(connection, nil)}, nil
 }
 
 // Close ends the connection. Close producers and consumers before.
@@ -112,15 +145,49 @@ func (c *Client) Close() error {
 	if open := c.lane.Load(); open != nil {
 		open.close()
 	}
-	return c.flight.Close()
+	var wrong error
+	for _, one := range c.brokers {
+		wrong = errors.Join(wrong, one.flight.Close())
+	}
+	return wrong
 }
 
 func (c *Client) context(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, c.headers...)
 }
 
+// followed calls again while the topic is on its way to another broker: what was answered with
+// Elsewhere was not carried out.
+func (c *Client) followed(ctx context.Context, call func() error) error {
+	until := time.Now().Add(c.retryFor)
+	for failures := 0; ; failures++ {
+		err := call()
+		var known *Error
+		if !errors.As(err, &known) || known.Number != NumberElsewhere || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(max(pause(failures), min(known.RetryAfter(), time.Second))):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // Action is an administrative call: a JSON object in, a JSON object out.
 func (c *Client) Action(ctx context.Context, name string, body map[string]any) (map[string]any, error) {
+	asked := c.broker()
+	answer, err := c.act(ctx, asked, name, body)
+	if err != nil {
+		c.leave(asked, errorOf(err))
+	}
+	return answer, err
+}
+
+// act asks one broker.
+func (c *Client) act(
+	ctx context.Context, asked *broker, name string, body map[string]any,
+) (map[string]any, error) {
 	if body == nil {
 		body = map[string]any{}
 	}
@@ -130,7 +197,7 @@ func (c *Client) Action(ctx context.Context, name string, body map[string]any) (
 	}
 	ctx, cancel := context.WithCancel(c.context(ctx))
 	defer cancel()
-	stream, err := c.flight.DoAction(ctx, &flight.Action{Type: name, Body: content})
+	stream, err := asked.flight.DoAction(ctx, &flight.Action{Type: name, Body: content})
 	if err != nil {
 		return nil, errorOf(err)
 	}
@@ -157,13 +224,25 @@ func (c *Client) CreateTopic(ctx context.Context, name string, settings map[stri
 	for setting, value := range settings {
 		body[setting] = value
 	}
-	_, err := c.Action(ctx, "create_topic", body)
-	return err
+	return c.followed(ctx, func() error {
+		_, err := c.Action(ctx, "create_topic", body)
+		return err
+	})
 }
 
 // Peek looks at messages without leasing them. The query has the fields of docs/wire.md, such as
 // limit, ids or keys.
-func (c *Client) Peek(ctx context.Context, topic string, query map[string]any) ([]*Message, error) {
+func (c *Client) Peek(
+	ctx context.Context, topic string, query map[string]any,
+) (found []*Message, err error) {
+	err = c.followed(ctx, func() (err error) {
+		found, err = c.peekOnce(ctx, topic, query)
+		return err
+	})
+	return found, err
+}
+
+func (c *Client) peekOnce(ctx context.Context, topic string, query map[string]any) ([]*Message, error) {
 	ticket := map[string]any{"op": "peek", "topic": topic}
 	for name, value := range query {
 		ticket[name] = value
@@ -174,13 +253,16 @@ func (c *Client) Peek(ctx context.Context, topic string, query map[string]any) (
 	}
 	ctx, cancel := context.WithCancel(c.context(ctx))
 	defer cancel()
-	stream, err := c.flight.DoGet(ctx, &flight.Ticket{Ticket: content})
+	asked := c.broker()
+	stream, err := asked.flight.DoGet(ctx, &flight.Ticket{Ticket: content})
 	if err != nil {
 		return nil, errorOf(err)
 	}
 	reader, err := flight.NewRecordReader(stream)
 	if err != nil {
-		return nil, errorOf(err)
+		wrong := errorOf(err)
+		c.leave(asked, wrong)
+		return nil, wrong
 	}
 	defer reader.Release()
 	var found []*Message
@@ -233,7 +315,7 @@ func (c *Client) rename(ctx context.Context, topic, op string, changes []Change)
 	}
 	batch := changesBatch(changes, op == "move")
 	defer batch.Release()
-	answer, err := c.writeOnce(ctx, map[string]any{"topic": topic, "op": op}, batch)
+	answer, err := c.write(ctx, map[string]any{"topic": topic, "op": op}, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -248,23 +330,36 @@ func (c *Client) settleRows(
 	batch := settleBatch(messages)
 	defer batch.Release()
 	command := map[string]any{"topic": topic, "op": op, "transaction": transaction}
-	answer, err := c.writeOnce(ctx, command, batch)
+	answer, err := c.write(ctx, command, batch)
 	if err != nil {
 		return nil, err
 	}
 	return answer.statusesOf(len(messages)), nil
 }
 
-// writeOnce sends one batch on a stream of its own. If the connection breaks, whether the batch was
+// write sends one batch on a stream of its own. If the connection breaks, whether the batch was
 // carried out is unknown: the error says Unavailable.
+func (c *Client) write(
+	ctx context.Context, command map[string]any, batch arrow.RecordBatch,
+) (answer *reply, err error) {
+	err = c.followed(ctx, func() (err error) {
+		answer, err = c.writeOnce(ctx, command, batch)
+		return err
+	})
+	return answer, err
+}
+
 func (c *Client) writeOnce(
 	ctx context.Context, command map[string]any, batch arrow.RecordBatch,
 ) (*reply, error) {
 	ctx, cancel := context.WithCancel(c.context(ctx))
 	defer cancel()
-	stream, err := c.flight.DoPut(ctx)
+	asked := c.broker()
+	stream, err := asked.flight.DoPut(ctx)
 	if err != nil {
-		return nil, errorOf(err)
+		wrong := errorOf(err)
+		c.leave(asked, wrong)
+		return nil, wrong
 	}
 	writer := flight.NewRecordWriter(stream, ipc.WithSchema(batch.Schema()))
 	writer.SetFlightDescriptor(commandDescriptor(command))
@@ -278,7 +373,9 @@ func (c *Client) writeOnce(
 		if err == io.EOF {
 			return nil, unavailable("the stream ended before its reply")
 		}
-		return nil, errorOf(err)
+		wrong := errorOf(err)
+		c.leave(asked, wrong)
+		return nil, wrong
 	}
 	frame, err := decode(result.AppMetadata)
 	if err != nil {
@@ -312,13 +409,4 @@ func badRequest(field, limit, value string) *Error {
 		Text:   field + ": " + limit + ", got: " + value,
 		Fields: map[string]any{"field": field, "limit": limit, "value": value},
 	}
-}
-
-func containsColon(host string) bool {
-	for _, letter := range host {
-		if letter == ':' {
-			return true
-		}
-	}
-	return false
 }

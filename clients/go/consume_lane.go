@@ -50,6 +50,7 @@ func (c *Consumer) serveLane(connection *laneConnection) (*Error, bool) {
 	if stream.ended != nil {
 		wrong = stream.ended
 	}
+	c.client.leave(connection.place.broker, wrong)
 	refused := !stream.opened && stream.ended != nil
 	if wrong.Number == NumberElsewhere || (refused && !wrong.CanRetry()) {
 		// By Flight the broker passes it on, or says what is wrong with it.

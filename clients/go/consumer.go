@@ -192,12 +192,15 @@ func (f flightConsume) say(frame []byte) { _ = f.stream.Send(&flight.FlightData{
 func (c *Consumer) serveFlight() (*Error, bool) {
 	ctx, cancel := context.WithCancel(c.client.context(context.Background()))
 	defer cancel()
-	stream, err := c.client.flight.DoExchange(ctx)
+	asked := c.client.broker()
+	stream, err := asked.flight.DoExchange(ctx)
 	if err == nil {
 		err = stream.Send(&flight.FlightData{FlightDescriptor: commandDescriptor(c.command)})
 	}
 	if err != nil && err != io.EOF {
-		return errorOf(err), false
+		wrong := errorOf(err)
+		c.client.leave(asked, wrong)
+		return wrong, false
 	}
 	if !c.begin(flightConsume{stream}) {
 		return unavailable("the consumer is closed"), false
@@ -208,6 +211,7 @@ func (c *Consumer) serveFlight() (*Error, bool) {
 	frames := &frameReader{stream: stream, consumer: c}
 	wrong, delivered := frames.read()
 	c.endedWhole(frames.whole)
+	c.client.leave(asked, wrong)
 	return wrong, delivered
 }
 
@@ -486,11 +490,34 @@ func (c *Consumer) Extend(ctx context.Context, length time.Duration, messages ..
 }
 
 // settle asks on the stream that is open, or the next one. If it breaks before the reply, whether
-// the rows were settled is unknown: the error says Unavailable.
+// the rows were settled is unknown: the error says Unavailable. Where the topic was on its way to
+// another broker, nothing was settled: that one is asked.
 func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message) ([]Status, error) {
 	if len(messages) == 0 {
 		return nil, nil
 	}
+	var answer *reply
+	again := false
+	err := c.client.followed(ctx, func() (err error) {
+		answer, err = c.settleOnce(ctx, asked, messages, again)
+		again = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if asked.op != opExtend {
+		c.mutex.Lock()
+		c.leave(messages)
+		c.mutex.Unlock()
+	}
+	return answer.statusesOf(len(messages)), nil
+}
+
+// settleOnce names the messages by id and attempt if their lease may be known to another broker.
+func (c *Consumer) settleOnce(
+	ctx context.Context, asked settle, messages []*Message, byID bool,
+) (*reply, error) {
 	answered := make(chan *reply, 1)
 	for {
 		c.mutex.Lock()
@@ -510,7 +537,7 @@ func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message
 		}
 	}
 	asked.number = c.nextNumber()
-	if under := c.wholeLease(messages); under != nil {
+	if under := c.wholeLease(messages); under != nil && !byID {
 		asked.partition, asked.leaseID = under.partition, under.id
 	} else {
 		asked.leaseID = -1
@@ -530,12 +557,7 @@ func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message
 		if answer.err != nil {
 			return nil, answer.err
 		}
-		if asked.op != opExtend {
-			c.mutex.Lock()
-			c.leave(messages)
-			c.mutex.Unlock()
-		}
-		return answer.statusesOf(len(messages)), nil
+		return answer, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

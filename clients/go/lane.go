@@ -42,6 +42,7 @@ const (
 
 // lanePlace is where a broker has its lanes.
 type lanePlace struct {
+	broker *broker
 	port   int
 	name   string // of this broker, until it stops: whoever asks for a lane says it
 	fields bool   // messages may have more than a payload and a due time
@@ -56,11 +57,11 @@ type laneConnection struct {
 	place  lanePlace
 }
 
-// lanePlaceOf asks the broker; nil = it has none.
-func (c *Client) lanePlaceOf(ctx context.Context) (*lanePlace, error) {
+// lanePlaceOf asks a broker; nil = it has none.
+func (c *Client) lanePlaceOf(ctx context.Context, asked *broker) (*lanePlace, error) {
 	ctx, cancel := context.WithTimeout(ctx, laneAskMost)
 	defer cancel()
-	answer, err := c.Action(ctx, "lane", nil)
+	answer, err := c.act(ctx, asked, "lane", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (c *Client) lanePlaceOf(ctx context.Context) (*lanePlace, error) {
 	if port <= 0 || port > 65535 || !isHeaderText(name) {
 		return nil, nil
 	}
-	return &lanePlace{int(port), name, fields}, nil
+	return &lanePlace{asked, int(port), name, fields}, nil
 }
 
 // isHeaderText tells that a text can stand in a header as it is.
@@ -96,8 +97,10 @@ func (c *Client) connectLane() *laneConnection {
 	if !c.mayHaveLane() {
 		return nil
 	}
-	place, err := c.lanePlaceOf(context.Background())
+	asked := c.broker()
+	place, err := c.lanePlaceOf(context.Background(), asked)
 	if err != nil && errorOf(err).CanRetry() {
+		c.leave(asked, errorOf(err))
 		return nil // the broker is away: whoever sends tries again soon
 	}
 	if err == nil && place != nil {
@@ -114,14 +117,14 @@ func (c *Client) dialLane(place lanePlace) (*laneConnection, error) {
 	dialer := net.Dialer{Deadline: until, Control: boundUnacknowledged, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4,
 	}}
-	at := net.JoinHostPort(c.host, strconv.Itoa(place.port))
+	at := net.JoinHostPort(place.broker.host, strconv.Itoa(place.port))
 	connection, err := dialer.Dial("tcp", at)
 	if err != nil {
 		return nil, err
 	}
 	_ = connection.SetDeadline(until)
 	if c.secured {
-		connection = tls.Client(connection, c.laneTLS())
+		connection = tls.Client(connection, c.laneTLS(place.broker.host))
 	}
 	reader, err := c.upgrade(connection, at, place.name)
 	if err != nil {
@@ -135,13 +138,13 @@ func (c *Client) dialLane(place lanePlace) (*laneConnection, error) {
 }
 
 // laneTLS is what Flight's connection has, for the protocol of the HTTP port.
-func (c *Client) laneTLS() *tls.Config {
+func (c *Client) laneTLS(host string) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.tls != nil {
 		config = c.tls.Clone()
 	}
 	if config.ServerName == "" {
-		config.ServerName = c.host
+		config.ServerName = host
 	}
 	config.NextProtos = []string{"http/1.1"}
 	return config
@@ -334,6 +337,7 @@ func (l *lane) isOver() bool {
 func (l *lane) read(client *Client) {
 	wrong := l.hear()
 	_ = l.connection.Close()
+	client.leave(l.connection.place.broker, wrong)
 	if !wrong.CanRetry() {
 		// What the lane refuses goes by Flight, which says what is wrong with it.
 		client.withoutLane()
@@ -396,6 +400,8 @@ func (l *lane) channel(of *link) *laneChannel {
 func (c *laneChannel) isLane() bool { return true }
 
 func (c *laneChannel) isOver() bool { return c.lane.isOver() }
+
+func (c *laneChannel) peer() *broker { return c.lane.connection.place.broker }
 
 func (c *laneChannel) write(sending *outgoing) bool {
 	if sending.content.rows == 0 {

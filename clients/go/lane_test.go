@@ -123,6 +123,7 @@ func TestWhatManyPutIsWrittenWholeAndInOrder(t *testing.T) {
 
 // fakeChannel is a lane that keeps what is sent.
 type fakeChannel struct {
+	of      *broker
 	sent    []*outgoing
 	dropped bool
 }
@@ -131,12 +132,13 @@ func (f *fakeChannel) write(sending *outgoing) bool {
 	f.sent = append(f.sent, sending)
 	return true
 }
-func (f *fakeChannel) flush()       {}
-func (f *fakeChannel) flushSoon()   {}
-func (f *fakeChannel) drop()        { f.dropped = true }
-func (f *fakeChannel) finish()      {}
-func (f *fakeChannel) isLane() bool { return true }
-func (f *fakeChannel) isOver() bool { return false }
+func (f *fakeChannel) flush()        {}
+func (f *fakeChannel) flushSoon()    {}
+func (f *fakeChannel) drop()         { f.dropped = true }
+func (f *fakeChannel) finish()       {}
+func (f *fakeChannel) isLane() bool  { return true }
+func (f *fakeChannel) isOver() bool  { return false }
+func (f *fakeChannel) peer() *broker { return f.of }
 
 func fakeLink() (*link, *fakeChannel) {
 	made := (&Client{retryFor: time.Minute}).link(map[string]any{"topic": "t"}, true)

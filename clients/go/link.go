@@ -42,6 +42,7 @@ type channel interface {
 	finish()
 	isLane() bool
 	isOver() bool
+	peer() *broker
 }
 
 // outgoing is a batch, or single messages that go together.
@@ -306,12 +307,14 @@ func (p *link) dial(tryLane bool) (channel, error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(p.client.context(context.Background()))
-	stream, err := p.client.flight.DoPut(ctx)
+	asked := p.client.broker()
+	stream, err := asked.flight.DoPut(ctx)
 	if err != nil {
 		cancel()
+		p.client.leave(asked, errorOf(err))
 		return nil, err
 	}
-	return &putStream{stream: stream, cancel: cancel}, nil
+	return &putStream{broker: asked, stream: stream, cancel: cancel}, nil
 }
 
 // opened is called under the mutex.
@@ -412,7 +415,8 @@ func (p *link) answered(from channel, number uint32, answer *reply) {
 			p.split(sending)
 		case wrong.CanRetry() && time.Now().Before(sending.deadline):
 			sending.err = wrong
-			p.drop(from, wrong) // it is sent again, in its place
+			p.client.leave(from.peer(), wrong) // it may be stopping, and not end the stream yet
+			p.drop(from, wrong)                // it is sent again, in its place
 		default:
 			p.finish(sending, nil, wrong)
 		}
@@ -437,6 +441,7 @@ func (p *link) read(from *putStream) {
 			err = unavailable("the broker ended the stream")
 		}
 		if err != nil {
+			p.client.leave(from.broker, errorOf(err))
 			p.lost(from, errorOf(err))
 			return
 		}
@@ -478,6 +483,7 @@ func (p *link) close() {
 
 // putStream is one DoPut; it is written under the link's mutex.
 type putStream struct {
+	broker *broker
 	stream flight.FlightService_DoPutClient
 	writer *flight.Writer
 	cancel context.CancelFunc
@@ -492,11 +498,12 @@ func (s *putStream) write(sending *outgoing) bool {
 	return true
 }
 
-func (s *putStream) flush()       {}
-func (s *putStream) flushSoon()   {}
-func (s *putStream) drop()        { s.cancel() }
-func (s *putStream) isLane() bool { return false }
-func (s *putStream) isOver() bool { return false }
+func (s *putStream) flush()        {}
+func (s *putStream) flushSoon()    {}
+func (s *putStream) drop()         { s.cancel() }
+func (s *putStream) isLane() bool  { return false }
+func (s *putStream) isOver() bool  { return false }
+func (s *putStream) peer() *broker { return s.broker }
 
 func (s *putStream) finish() {
 	_ = s.writer.Close()

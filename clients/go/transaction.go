@@ -24,7 +24,11 @@ type Transaction struct {
 // Begin begins a transaction, whose decision the topic keeps. It is aborted after the timeout.
 func (c *Client) Begin(ctx context.Context, topic string, timeout time.Duration) (*Transaction, error) {
 	body := map[string]any{"topic": topic, "timeout_ms": timeout.Milliseconds()}
-	answer, err := c.Action(ctx, "begin_transaction", body)
+	var answer map[string]any
+	err := c.followed(ctx, func() (err error) {
+		answer, err = c.Action(ctx, "begin_transaction", body)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +119,8 @@ func (t *Transaction) end(ctx context.Context, action string) error {
 		participants = append(participants, participant)
 	}
 	body := map[string]any{"transaction": t.name, "participants": participants}
-	_, err := t.client.Action(ctx, action, body)
-	return err
+	return t.client.followed(ctx, func() error {
+		_, err := t.client.Action(ctx, action, body)
+		return err
+	})
 }

@@ -56,6 +56,9 @@ type request struct {
 	TimeoutMS int64          `json:"timeout_ms"`
 	Flight    bool           `json:"flight_only"`
 	Single    bool           `json:"single"`
+	Mixed     bool           `json:"mixed"`
+	Keyed     bool           `json:"keyed"`
+	First     int            `json:"first"`
 }
 
 type driver struct {
@@ -76,7 +79,7 @@ func main() {
 		answer := map[string]any{}
 		err := json.Unmarshal(lines.Bytes(), &asked)
 		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			answer, err = d.do(ctx, asked)
 			cancel()
 		}
@@ -247,13 +250,47 @@ func (d *driver) take(ctx context.Context, asked request) (map[string]any, error
 	return map[string]any{"payloads": payloads}, nil
 }
 
-// flood sends batches of 10 messages by four goroutines, or each message alone by 40: what was
-// answered is counted.
+// flood sends batches of 10 messages by four goroutines, or each message alone by 40, or as many in
+// both ways at the same time: what was answered is counted.
 func (d *driver) flood(ctx context.Context, asked request) (map[string]any, error) {
 	producer := d.producer(asked.Topic)
+	if asked.Mixed {
+		return d.floodOfBoth(ctx, asked, producer)
+	}
 	if asked.Single {
 		return d.floodOfSingles(ctx, asked, producer)
 	}
+	return d.floodOfBatches(ctx, asked, producer)
+}
+
+func (d *driver) floodOfBoth(
+	ctx context.Context, asked request, producer *dejaqueue.Producer,
+) (map[string]any, error) {
+	singles := asked
+	singles.First += asked.Batches * 10
+	alone := make(chan error, 1)
+	go func() {
+		_, err := d.floodOfSingles(ctx, singles, producer)
+		alone <- err
+	}()
+	_, together := d.floodOfBatches(ctx, asked, producer)
+	if err := errors.Join(together, <-alone); err != nil {
+		return nil, err
+	}
+	return map[string]any{"sent": asked.Batches * 20}, nil
+}
+
+func (asked request) numbered(number int) *dejaqueue.Message {
+	message := &dejaqueue.Message{Payload: fmt.Appendf(nil, "%d", asked.First+number)}
+	if asked.Keyed {
+		message.Key = fmt.Sprintf("k%d", asked.First+number)
+	}
+	return message
+}
+
+func (d *driver) floodOfBatches(
+	ctx context.Context, asked request, producer *dejaqueue.Producer,
+) (map[string]any, error) {
 	numbers := make(chan int)
 	failures := make(chan error, asked.Batches)
 	var senders sync.WaitGroup
@@ -264,7 +301,7 @@ func (d *driver) flood(ctx context.Context, asked request) (map[string]any, erro
 			for number := range numbers {
 				var batch []*dejaqueue.Message
 				for place := range 10 {
-					batch = append(batch, &dejaqueue.Message{Payload: fmt.Appendf(nil, "%d", number*10+place)})
+					batch = append(batch, asked.numbered(number*10+place))
 				}
 				if _, err := producer.Send(ctx, batch...); err != nil {
 					failures <- err
@@ -293,8 +330,7 @@ func (d *driver) floodOfSingles(
 	for first := range goroutines {
 		senders.Go(func() {
 			for number := first; number < asked.Batches*10; number += goroutines {
-				message := &dejaqueue.Message{Payload: fmt.Appendf(nil, "%d", number)}
-				if _, err := producer.Send(ctx, message); err != nil {
+				if _, err := producer.Send(ctx, asked.numbered(number)); err != nil {
 					failures <- err
 					return
 				}

@@ -24,7 +24,7 @@ from dejaqueue.client.routed_transport import RoutedTransport
 from dejaqueue.client.transport import ConsumeChannel, Delivery
 from dejaqueue.clock import Clock
 from dejaqueue.engine.effects import Leased
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
 from dejaqueue.schema.shards import shard_of_ids, split_rows
 from dejaqueue.topic_names import shard_name
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -263,7 +263,8 @@ class ShardedSession:
 
 
 class _JoinedSettle:
-    """One reply of the replies of several shards."""
+    """One reply of the replies of several shards. Elsewhere, which says that nothing was done, is
+    not the answer if something was."""
 
     def __init__(self, number: int, rows: int, reply: ReplyTo) -> None:
         self.left = 0
@@ -271,12 +272,14 @@ class _JoinedSettle:
         self._reply = reply
         self._statuses = np.zeros(rows, dtype=np.uint8)
         self._error: DejaQError | None = None
+        self._is_elsewhere = True  # so far nothing of it was done
         self._lock = threading.Lock()
 
     def answered(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]], reply: Reply) -> None:
         """A shard has answered."""
         with self._lock:
             self._error = self._error or reply.error
+            self._is_elsewhere &= isinstance(reply.error, Elsewhere)
             if reply.statuses is not None:
                 self._statuses[rows] = reply.statuses
             self.left -= 1
@@ -284,8 +287,11 @@ class _JoinedSettle:
         if done:
             statuses = self._statuses if self._statuses.any() else None
             rows_in_all = len(self._statuses)
-            if self._error is not None:
-                self._reply(Reply(self._number, rows_in_all, error=self._error))
+            error = self._error
+            if isinstance(error, Elsewhere) and not self._is_elsewhere:
+                error = Unavailable(f"{error}, and some of it was done", error.retry_after_ms)
+            if error is not None:
+                self._reply(Reply(self._number, rows_in_all, error=error))
             else:
                 self._reply(Reply(self._number, rows_in_all, statuses=statuses))
 

@@ -16,7 +16,7 @@ from dejaqueue.client.alarm import Alarm
 from dejaqueue.client.routed_transport import RoutedTransport
 from dejaqueue.client.transport import Delivery
 from dejaqueue.clock import SteadyClock
-from dejaqueue.errors import BadRequest, DejaQError, Forbidden, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Forbidden, Unavailable
 from dejaqueue.flight.sharded_session import ShardedSession
 from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.descriptors import ConsumeStream
@@ -181,6 +181,19 @@ def test_a_shard_that_refuses_has_the_whole_settle_refused(consumer: Consumer) -
     consumer.settle(ids=ids(1, 2, 0), attempts=attempts(3))
     [reply] = consumer.replies
     assert (reply.error, reply.rows) == (refusal, 3)
+
+
+def test_elsewhere_is_the_answer_only_if_no_shard_has_settled_anything(consumer: Consumer) -> None:
+    moving = Elsewhere("between two owners")
+    consumer.channels[1].answer = lambda settle: Reply(settle.number, error=moving)
+    consumer.settle(ids=ids(1, 0), attempts=attempts(2))
+    consumer.channels[0].answer = consumer.channels[1].answer
+    consumer.settle(ids=ids(0, 1), attempts=attempts(2))
+    partly, not_at_all = (reply.error for reply in consumer.replies)
+    assert isinstance(partly, Unavailable)
+    assert not isinstance(partly, Elsewhere)
+    assert "some of it was done" in str(partly)
+    assert not_at_all is moving
 
 
 def test_a_settle_of_nothing_is_refused(consumer: Consumer) -> None:

@@ -10,6 +10,7 @@ import io.grpc.TlsChannelCredentials;
 import java.io.File;
 import java.io.IOException;
 import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -18,6 +19,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
 import org.apache.arrow.flight.Action;
 import org.apache.arrow.flight.CallOption;
 import org.apache.arrow.flight.CallOptions;
@@ -35,14 +38,17 @@ import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.VectorSchemaRoot;
 
-/** A connection to a broker, which is made again when it breaks. Safe for many threads. */
+/**
+ * A connection to a broker, which is made again when it breaks: to the next one, where the address
+ * names several. Safe for many threads.
+ */
 public final class Client implements AutoCloseable {
     private static final int DEFAULT_PORT = 7464;
     static final long CALL_SECONDS_MAX = 60;
 
     final BufferAllocator memory = new RootAllocator();
-    final FlightClient flight;
-    final ManagedChannel channel;
+    private final List<Broker> brokers = new ArrayList<>();
+    private final AtomicInteger at = new AtomicInteger(); // which of them
     final long retryMs;
     final Lanes lanes;
     private final CallOption[] headers;
@@ -67,19 +73,23 @@ public final class Client implements AutoCloseable {
         }
     }
 
+    /** One address. In a cluster any broker takes any call. */
+    record Broker(String host, ManagedChannel channel, FlightClient flight) {}
+
     /** A new due time of a message that is not leased yet, by id, or by key if it is not empty. */
     public record Change(long id, String key, long dueMs) {}
 
     /** An id and a status for each message, in order. */
     public record Sent(long[] ids, Status[] statuses) {}
 
-    /** A client of dejaq://host:port, or dejaqs:// for TLS. It does not wait for the broker. */
+    /**
+     * A client of dejaq://host:port, or dejaqs:// for TLS; of a cluster it takes several,
+     * dejaq://host:port,host:port. It does not wait for the broker.
+     */
     public Client(String url, Options options) {
-        URI parsed = URI.create(url);
-        boolean secured = "dejaqs".equals(parsed.getScheme());
-        if (parsed.getHost() == null || !(secured || "dejaq".equals(parsed.getScheme()))) {
-            throw DejaQException.badRequest("url", "dejaq://host:port or dejaqs://host:port", url);
-        }
+        int mark = Math.max(url.indexOf("://"), 0);
+        String scheme = url.substring(0, mark);
+        boolean secured = "dejaqs".equals(scheme);
         ChannelCredentials credentials = InsecureChannelCredentials.create();
         try {
             if (secured && options.ca != null) {
@@ -90,17 +100,49 @@ public final class Client implements AutoCloseable {
         } catch (IOException wrong) {
             throw DejaQException.badRequest("ca", "a PEM file that can be read", options.ca);
         }
-        int port = parsed.getPort() < 0 ? DEFAULT_PORT : parsed.getPort();
-        channel = Grpc.newChannelBuilderForAddress(parsed.getHost(), port, credentials)
-                .maxInboundMessageSize(Integer.MAX_VALUE).build();
-        flight = FlightGrpcUtils.createFlightClient(memory, channel);
+        List<URI> addresses = new ArrayList<>();
+        for (String address : url.substring(mark).replaceFirst("^://", "").split(",", -1)) {
+            addresses.add(parsed(scheme, address.strip(), url));
+        }
+        for (URI one : addresses) {
+            int port = one.getPort() < 0 ? DEFAULT_PORT : one.getPort();
+            ManagedChannel channel = Grpc.newChannelBuilderForAddress(one.getHost(), port, credentials)
+                    .maxInboundMessageSize(Integer.MAX_VALUE).build();
+            FlightClient flight = FlightGrpcUtils.createFlightClient(memory, channel);
+            brokers.add(new Broker(one.getHost(), channel, flight));
+        }
         retryMs = options.retryMs == 0 ? 30_000 : options.retryMs;
         FlightCallHeaders sent = new FlightCallHeaders();
         if (!options.apiKey.isEmpty()) {
             sent.insert("authorization", "Bearer " + options.apiKey);
         }
         headers = new CallOption[] {new HeaderCallOption(sent)};
-        lanes = Lanes.of(this, parsed.getHost(), secured, options);
+        lanes = Lanes.of(this, secured, options);
+    }
+
+    private static URI parsed(String scheme, String address, String url) {
+        try {
+            URI found = new URI(scheme + "://" + address);
+            if (found.getHost() != null && ("dejaq".equals(scheme) || "dejaqs".equals(scheme))) {
+                return found;
+            }
+        } catch (URISyntaxException wrong) {
+            // Told below.
+        }
+        throw DejaQException.badRequest("url", "dejaq://host:port or dejaqs://host:port", url);
+    }
+
+    /** Whom to ask now. */
+    Broker broker() {
+        return brokers.get(at.get());
+    }
+
+    /** Has the next broker be asked if what went wrong at this one may be for its being away. */
+    void leave(Broker from, DejaQException wrong) {
+        int now = at.get();
+        if (wrong.number == DejaQException.UNAVAILABLE && brokers.get(now) == from) {
+            at.compareAndSet(now, (now + 1) % brokers.size());
+        }
     }
 
     CallOption[] streamOptions() {
@@ -111,15 +153,52 @@ public final class Client implements AutoCloseable {
         return new CallOption[] {headers[0], CallOptions.timeout(seconds, TimeUnit.SECONDS)};
     }
 
-    /** An administrative call: a JSON object in, a JSON object out. */
-    public JsonNode action(String name, JsonNode body) {
-        return action(name, body, CALL_SECONDS_MAX);
+    /**
+     * Calls again while the topic is on its way to another broker: what was answered with Elsewhere
+     * was not carried out.
+     */
+    <T> T followed(Supplier<T> call) {
+        long untilNs = System.nanoTime() + retryMs * 1_000_000;
+        for (int failures = 0; ; failures++) {
+            try {
+                return call.get();
+            } catch (DejaQException wrong) {
+                if (wrong.number != DejaQException.ELSEWHERE || System.nanoTime() > untilNs) {
+                    throw wrong;
+                }
+                try {
+                    long asked = Math.min(wrong.retryAfterMs(), 1_000);
+                    Thread.sleep(Math.max(FlightBatches.pauseMs(failures), asked));
+                } catch (InterruptedException stopped) {
+                    Thread.currentThread().interrupt();
+                    throw wrong;
+                }
+            }
+        }
     }
 
-    JsonNode action(String name, JsonNode body, long seconds) {
+    /** A call to a broker, which is left if it is away. */
+    private <T> T at(Broker asked, Supplier<T> call) {
+        try {
+            return call.get();
+        } catch (DejaQException wrong) {
+            leave(asked, wrong);
+            throw wrong;
+        }
+    }
+
+    /** An administrative call: a JSON object in, a JSON object out. */
+    public JsonNode action(String name, JsonNode body) {
+        Broker asked = broker();
+        return at(asked, () -> action(asked, name, body, CALL_SECONDS_MAX));
+    }
+
+    /** Asks one broker. */
+    JsonNode action(Broker asked, String name, JsonNode body, long seconds) {
         try {
             byte[] content = DejaQException.JSON.writeValueAsBytes(body);
-            Iterator<Result> results = flight.doAction(new Action(name, content), callOptions(seconds));
+            Iterator<Result> results =
+                    asked.flight.doAction(new Action(name, content), callOptions(seconds));
             JsonNode answer = DejaQException.JSON.createObjectNode();
             for (boolean first = true; results.hasNext(); first = false) {
                 byte[] told = results.next().getBody();
@@ -139,7 +218,8 @@ public final class Client implements AutoCloseable {
         if (settings != null) {
             body.setAll(settings);
         }
-        action("create_topic", body.put("name", name).put("exist_ok", true));
+        body.put("name", name).put("exist_ok", true);
+        followed(() -> action("create_topic", body));
     }
 
     /** Looks at messages without leasing them. The query has the fields of docs/wire.md, or is null. */
@@ -150,8 +230,16 @@ public final class Client implements AutoCloseable {
         }
         byte[] content = ticket.put("op", "peek").put("topic", topic).toString()
                 .getBytes(StandardCharsets.UTF_8);
+        return followed(() -> {
+            Broker asked = broker();
+            return at(asked, () -> peekOnce(asked, content));
+        });
+    }
+
+    private List<Message> peekOnce(Broker asked, byte[] content) {
         List<Message> found = new ArrayList<>();
-        try (FlightStream stream = flight.getStream(new Ticket(content), callOptions(CALL_SECONDS_MAX))) {
+        Ticket ticket = new Ticket(content);
+        try (FlightStream stream = asked.flight.getStream(ticket, callOptions(CALL_SECONDS_MAX))) {
             while (stream.next()) {
                 found.addAll(Rows.messages(stream.getRoot()));
             }
@@ -174,8 +262,8 @@ public final class Client implements AutoCloseable {
     /** Begins a transaction, whose decision the topic keeps. It is aborted after the timeout. */
     public Transaction begin(String topic, long timeoutMs) {
         ObjectNode body = DejaQException.JSON.createObjectNode();
-        JsonNode answer =
-                action("begin_transaction", body.put("topic", topic).put("timeout_ms", timeoutMs));
+        body.put("topic", topic).put("timeout_ms", timeoutMs);
+        JsonNode answer = followed(() -> action("begin_transaction", body));
         return new Transaction(this, answer.path("transaction").asText());
     }
 
@@ -195,7 +283,7 @@ public final class Client implements AutoCloseable {
         }
         ObjectNode command = DejaQException.JSON.createObjectNode().put("topic", topic).put("op", op);
         try (VectorSchemaRoot root = Rows.changes(memory, changes, op.equals("move"))) {
-            return writeOnce(command, root).statusesOf(changes.size());
+            return write(command, root).statusesOf(changes.size());
         }
     }
 
@@ -204,16 +292,23 @@ public final class Client implements AutoCloseable {
         ObjectNode command = DejaQException.JSON.createObjectNode().put("topic", topic);
         command.put("op", "ack").put("transaction", transaction);
         try (VectorSchemaRoot root = Rows.settle(memory, messages)) {
-            return writeOnce(command, root).statusesOf(messages.size());
+            return write(command, root).statusesOf(messages.size());
         }
     }
 
     /** Sends one batch on a stream of its own; if it breaks, the outcome is unknown. */
-    private Frames.Reply writeOnce(ObjectNode command, VectorSchemaRoot root) {
+    private Frames.Reply write(ObjectNode command, VectorSchemaRoot root) {
+        return followed(() -> {
+            Broker asked = broker();
+            return at(asked, () -> writeOnce(asked, command, root));
+        });
+    }
+
+    private Frames.Reply writeOnce(Broker asked, ObjectNode command, VectorSchemaRoot root) {
         CompletableFuture<Frames.Frame> answer = new CompletableFuture<>();
         FlightClient.PutListener replies = new Replies(answer::complete, answer::completeExceptionally);
         try {
-            var stream = flight.startPut(descriptor(command), root, replies, streamOptions());
+            var stream = asked.flight.startPut(descriptor(command), root, replies, streamOptions());
             stream.putNext();
             stream.completed();
             Frames.Frame frame = answer.get(CALL_SECONDS_MAX, TimeUnit.SECONDS);
@@ -248,9 +343,11 @@ public final class Client implements AutoCloseable {
     public void close() {
         lanes.close();
         try {
-            channel.shutdown();
-            if (!channel.awaitTermination(2, TimeUnit.SECONDS)) {
-                channel.shutdownNow().awaitTermination(2, TimeUnit.SECONDS);
+            brokers.forEach(one -> one.channel.shutdown());
+            for (Broker one : brokers) {
+                if (!one.channel.awaitTermination(2, TimeUnit.SECONDS)) {
+                    one.channel.shutdownNow().awaitTermination(2, TimeUnit.SECONDS);
+                }
             }
         } catch (InterruptedException wrong) {
             Thread.currentThread().interrupt();

@@ -162,36 +162,40 @@ public final class Conformance {
     }
 
     /**
-     * Batches of 10 messages by four threads, or each message alone by 40, which wait after each:
-     * what was answered is counted.
+     * Batches of 10 messages by four threads, or each message alone by 40, which wait after each, or
+     * as many in both ways at the same time: what was answered is counted.
      */
     private JsonNode flood(JsonNode asked) throws Exception {
         Producer producer = producer(asked.path("topic").asText());
-        boolean single = asked.path("single").asBoolean(false);
-        int threads = single ? 40 : 4;
-        ExecutorService senders = Executors.newFixedThreadPool(threads);
+        boolean mixed = asked.path("mixed").asBoolean(false);
+        boolean single = mixed || asked.path("single").asBoolean(false);
+        boolean together = mixed || !single;
+        ExecutorService batching = Executors.newFixedThreadPool(4);
+        ExecutorService alone = Executors.newFixedThreadPool(40);
         List<Future<?>> sending = new ArrayList<>();
         int batches = asked.path("batches").asInt();
+        int firstAlone = mixed ? batches * 10 : 0;
         long waitMs = asked.path("wait_ms").asLong();
-        for (int first = 0; single && first < threads; first++) {
+        for (int first = 0; single && first < 40; first++) {
             int begin = first;
-            sending.add(senders.submit(() -> {
-                for (int number = begin; number < batches * 10; number += threads) {
-                    producer.send(List.of(numbered(number)));
+            sending.add(alone.submit(() -> {
+                for (int number = begin; number < batches * 10; number += 40) {
+                    producer.send(List.of(numbered(asked, firstAlone + number)));
                     Thread.sleep(waitMs);
                 }
                 return null;
             }));
         }
-        for (int batch = 0; !single && batch < batches; batch++) {
+        for (int batch = 0; together && batch < batches; batch++) {
             List<Message> messages = new ArrayList<>();
             for (int place = 0; place < 10; place++) {
-                messages.add(numbered(batch * 10 + place));
+                messages.add(numbered(asked, batch * 10 + place));
             }
-            sending.add(senders.submit(() -> producer.send(messages)));
+            sending.add(batching.submit(() -> producer.send(messages)));
             Thread.sleep(waitMs);
         }
-        senders.shutdown();
+        batching.shutdown();
+        alone.shutdown();
         for (Future<?> one : sending) {
             try {
                 one.get();
@@ -199,11 +203,14 @@ public final class Conformance {
                 throw DejaQException.of(wrong.getCause());
             }
         }
-        return object().put("sent", batches * 10);
+        return object().put("sent", batches * (mixed ? 20 : 10));
     }
 
-    private static Message numbered(int number) {
-        return new Message(Integer.toString(number).getBytes(StandardCharsets.UTF_8), 0);
+    private static Message numbered(JsonNode asked, int number) {
+        int own = asked.path("first").asInt(0) + number;
+        Message message = new Message(Integer.toString(own).getBytes(StandardCharsets.UTF_8), 0);
+        message.key = asked.path("keyed").asBoolean(false) ? "k" + own : "";
+        return message;
     }
 
     private JsonNode receive(JsonNode asked) {

@@ -70,9 +70,13 @@ public final class Consumer implements AutoCloseable {
     /** Until then it goes by Flight, after what a lane did not do. Of the thread that opens streams. */
     private long byFlightUntilNs = System.nanoTime();
 
+    /** Whose stream was opened last. Of the same thread. */
+    private Client.Broker asked;
+
     Consumer(Client client, String topic, Options options) {
         this.client = client;
         this.topic = topic;
+        asked = client.broker();
         credit = options.credit <= 0 ? 1_000 : options.credit;
         command = DejaQException.JSON.createObjectNode().put("topic", topic);
         command.put("consumer", options.name).put("lease_ms", options.leaseMs);
@@ -111,10 +115,11 @@ public final class Consumer implements AutoCloseable {
     /** By a lane where there is one, else by Flight. May wait for the broker. */
     private ConsumeStream open() {
         boolean byLane = System.nanoTime() - byFlightUntilNs >= 0;
-        LaneSocket lane = byLane ? client.lanes.forConsuming() : null;
+        Lanes.Opened lane = byLane ? client.lanes.forConsuming() : null;
         if (lane != null) {
+            asked = lane.broker();
             try {
-                return LaneConsumeStream.open(lane, client, command);
+                return LaneConsumeStream.open(lane.socket(), client, command);
             } catch (IOException | RuntimeException wrong) {
                 if (wrong instanceof DejaQException refused && isToBeRetried(refused)) {
                     throw refused;
@@ -122,7 +127,8 @@ public final class Consumer implements AutoCloseable {
                 leaveLanes(); // Flight passes it on, or says what is wrong
             }
         }
-        return new FlightConsumeStream(client, command);
+        asked = client.broker();
+        return new FlightConsumeStream(client, asked, command);
     }
 
     private static boolean isToBeRetried(DejaQException wrong) {
@@ -184,6 +190,7 @@ public final class Consumer implements AutoCloseable {
                 opened.end();
             }
         }
+        client.leave(asked, told);
         if (opened == null || !opened.isLane()) {
             return told;
         }
@@ -345,11 +352,29 @@ public final class Consumer implements AutoCloseable {
         return found;
     }
 
-    /** On the stream that is open, or the next one. If it breaks first, the outcome is unknown. */
+    /**
+     * On the stream that is open, or the next one. If it breaks first, the outcome is unknown. Where the
+     * topic was on its way to another broker, nothing was settled: that one is asked.
+     */
     private Status[] settle(int op, int fate, long argumentMs, String reason, List<Message> messages) {
         if (messages.isEmpty()) {
             return new Status[0];
         }
+        boolean[] again = {false};
+        Frames.Reply reply = client.followed(() -> {
+            boolean byId = again[0];
+            again[0] = true;
+            return settleOnce(op, fate, argumentMs, reason, messages, byId);
+        });
+        if (op != Frames.EXTEND) {
+            leave(messages);
+        }
+        return reply.statusesOf(messages.size());
+    }
+
+    /** Names the messages by id and attempt if their lease may be known to another broker. */
+    private Frames.Reply settleOnce(
+            int op, int fate, long argumentMs, String reason, List<Message> messages, boolean byId) {
         CompletableFuture<Frames.Reply> answer = new CompletableFuture<>();
         synchronized (this) {
             long untilUs = ClockOffset.nowUs() + client.retryMs * 1_000;
@@ -362,7 +387,7 @@ public final class Consumer implements AutoCloseable {
             number = number == -1 ? 1 : number + 1; // 0 asks for no reply
             waiting.put(number, answer);
             Message.Lease lease = wholeLease(messages);
-            if (lease != null) {
+            if (lease != null && !byId) {
                 say(Frames.settleLease(
                         op, fate, number, lease.partition(), lease.id(), argumentMs, reason));
             } else {
@@ -377,10 +402,7 @@ public final class Consumer implements AutoCloseable {
             if (reply.error() != null) {
                 throw reply.error();
             }
-            if (op != Frames.EXTEND) {
-                leave(messages);
-            }
-            return reply.statusesOf(messages.size());
+            return reply;
         } catch (ExecutionException wrong) {
             throw DejaQException.of(wrong.getCause());
         } catch (TimeoutException | InterruptedException wrong) {

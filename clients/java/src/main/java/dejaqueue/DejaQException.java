@@ -14,6 +14,7 @@ public class DejaQException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MARK = "\ndejaq:";
     private static final Set<Integer> LATER = Set.of(30, 31, 32, 33, 40);
+    static final int UNAVAILABLE = 32;
     /** Another broker of the cluster serves the topic. */
     static final int ELSEWHERE = 33;
 
@@ -47,7 +48,7 @@ public class DejaQException extends RuntimeException {
     }
 
     static DejaQException unavailable(String text) {
-        return new DejaQException(32, "Unavailable", text, JSON.createObjectNode(), true);
+        return new DejaQException(UNAVAILABLE, "Unavailable", text, JSON.createObjectNode(), true);
     }
 
     static DejaQException badRequest(String field, String limit, Object value) {

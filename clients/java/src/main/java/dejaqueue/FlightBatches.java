@@ -58,7 +58,8 @@ final class FlightBatches {
         }
     }
 
-    private record Stream(FlightClient.ClientStreamListener writer, VectorSchemaRoot root) {}
+    private record Stream(
+            FlightClient.ClientStreamListener writer, VectorSchemaRoot root, Client.Broker broker) {}
 
     FlightBatches(Client client, ObjectNode command) {
         byte[] name = new byte[16];
@@ -127,7 +128,8 @@ final class FlightBatches {
         if (closed || waiting.isEmpty()) {
             return;
         }
-        client.channel.resetConnectBackoff();
+        Client.Broker asked = client.broker();
+        asked.channel().resetConnectBackoff();
         VectorSchemaRoot root = VectorSchemaRoot.create(Rows.SEND, client.memory);
         Stream[] opened = new Stream[1];
         try {
@@ -135,10 +137,11 @@ final class FlightBatches {
                     frame -> later(() -> answered(opened[0], frame)),
                     wrong -> later(() -> ended(opened, DejaQException.of(wrong))));
             var descriptor = Client.descriptor(command);
-            opened[0] = new Stream(
-                    client.flight.startPut(descriptor, root, replies, client.streamOptions()), root);
+            var writer = asked.flight().startPut(descriptor, root, replies, client.streamOptions());
+            opened[0] = new Stream(writer, root, asked);
         } catch (RuntimeException wrong) {
             root.close();
+            client.leave(asked, DejaQException.of(wrong));
             broke(DejaQException.of(wrong));
             return;
         }
@@ -171,6 +174,7 @@ final class FlightBatches {
             return;
         }
         stream = null;
+        client.leave(from.broker, wrong);
         from.root.close();
         try {
             from.writer.error(wrong);

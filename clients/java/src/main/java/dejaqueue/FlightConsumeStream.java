@@ -12,10 +12,10 @@ final class FlightConsumeStream implements ConsumeStream {
     private final FlightStream reader;
     private final FlightClient.ClientStreamListener writer;
 
-    FlightConsumeStream(Client client, ObjectNode command) {
+    FlightConsumeStream(Client client, Client.Broker asked, ObjectNode command) {
         this.client = client;
-        client.channel.resetConnectBackoff();
-        var exchange = client.flight.doExchange(Client.descriptor(command), client.streamOptions());
+        asked.channel().resetConnectBackoff();
+        var exchange = asked.flight().doExchange(Client.descriptor(command), client.streamOptions());
         reader = exchange.getReader();
         writer = exchange.getWriter();
     }

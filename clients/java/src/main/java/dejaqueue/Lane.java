@@ -21,6 +21,7 @@ final class Lane {
     final boolean hasFields;
 
     private final LaneSocket socket;
+    private final Client.Broker broker;
     private final Lanes lanes;
     private final Map<Integer, Waiting> waiting = new ConcurrentHashMap<>();
     private final Object writing = new Object();
@@ -28,9 +29,10 @@ final class Lane {
     private volatile boolean over;
     private volatile boolean ended;
 
-    Lane(LaneSocket socket, boolean hasFields, Lanes lanes) {
-        this.socket = socket;
-        this.hasFields = hasFields;
+    Lane(Lanes.Opened opened, Lanes lanes) {
+        socket = opened.socket();
+        broker = opened.broker();
+        hasFields = opened.hasFields();
         this.lanes = lanes;
         start(this::read, "dejaq-lane");
         start(this::watch, "dejaq-lane-watch");
@@ -100,6 +102,7 @@ final class Lane {
             lanes.failed();
         }
         DejaQException unknown = DejaQException.unavailable(why + "; the outcome is unknown");
+        lanes.left(broker, unknown);
         for (Integer left : waiting.keySet()) {
             Waiting one = waiting.remove(left);
             if (one != null) {

@@ -26,10 +26,9 @@ final class Lanes {
     private static final int ASK_SECONDS_MAX = 5;
 
     /** An open connection, and whether messages with fields may go by it. */
-    record Opened(LaneSocket socket, boolean hasFields) {}
+    record Opened(Client.Broker broker, LaneSocket socket, boolean hasFields) {}
 
     private final Client client;
-    private final String host;
     private final String apiKey;
     private final SSLContext tls;
     private final boolean wanted;
@@ -41,16 +40,15 @@ final class Lanes {
     private long closedUntilNs = System.nanoTime();
     private long awayUntilNs = System.nanoTime();
 
-    private Lanes(Client client, String host, String apiKey, SSLContext tls, boolean wanted) {
+    private Lanes(Client client, String apiKey, SSLContext tls, boolean wanted) {
         this.client = client;
-        this.host = host;
         this.apiKey = apiKey;
         this.tls = tls;
         this.wanted = wanted;
     }
 
     /** The lanes of a client; it trusts the same certificates as Flight. */
-    static Lanes of(Client client, String host, boolean secured, Client.Options options) {
+    static Lanes of(Client client, boolean secured, Client.Options options) {
         // A key that is no header would be refused by gRPC, too, which says so better.
         boolean wanted =
                 !options.flightOnly() && options.apiKey().chars().allMatch(one -> one > 32 && one < 127);
@@ -60,7 +58,7 @@ final class Lanes {
         } catch (GeneralSecurityException | IOException wrong) {
             wanted = false; // Flight tells what is wrong with them
         }
-        return new Lanes(client, host, options.apiKey(), tls, wanted);
+        return new Lanes(client, options.apiKey(), tls, wanted);
     }
 
     private static SSLContext trusting(File ca) throws GeneralSecurityException, IOException {
@@ -100,7 +98,7 @@ final class Lanes {
             found = open();
             if (found == null) {
                 Opened opened = connect();
-                found = opened == null ? null : new Lane(opened.socket, opened.hasFields, this);
+                found = opened == null ? null : new Lane(opened, this);
                 lane = found;
             }
             if (closed && found != null) {
@@ -113,9 +111,8 @@ final class Lanes {
     }
 
     /** A connection of a consumer's own; null = go by Flight. May wait for the broker. */
-    LaneSocket forConsuming() {
-        Opened opened = wanted && !closed ? connect() : null;
-        return opened == null ? null : opened.socket;
+    Opened forConsuming() {
+        return wanted && !closed ? connect() : null;
     }
 
     private Opened connect() {
@@ -124,17 +121,19 @@ final class Lanes {
                 return null;
             }
         }
+        Client.Broker asked = client.broker();
         try {
-            JsonNode said =
-                    client.action("lane", DejaQException.JSON.createObjectNode(), ASK_SECONDS_MAX);
+            JsonNode nothing = DejaQException.JSON.createObjectNode();
+            JsonNode said = client.action(asked, "lane", nothing, ASK_SECONDS_MAX);
             String name = said.path("name").asText("");
             int port = said.path("port").asInt(0);
             if (port > 0 && port < 1 << 16 && name.matches("[!-~]+")) {
-                var place = new LaneSocket.Place(host, port, name, apiKey, tls);
+                var place = new LaneSocket.Place(asked.host(), port, name, apiKey, tls);
                 boolean hasFields = said.path("fields").asBoolean(false);
-                return new Opened(LaneSocket.connect(place), hasFields);
+                return new Opened(asked, LaneSocket.connect(place), hasFields);
             }
         } catch (DejaQException wrong) {
+            client.leave(asked, wrong);
             if (wrong.canRetry()) { // it is away: whoever sends tries again soon
                 synchronized (this) {
                     awayUntilNs = System.nanoTime() + FIRST_PAUSE_NS;
@@ -156,6 +155,11 @@ final class Lanes {
 
     private synchronized boolean isAway() {
         return System.nanoTime() - awayUntilNs < 0;
+    }
+
+    /** A lane broke, or the broker ended it. */
+    void left(Client.Broker broker, DejaQException wrong) {
+        client.leave(broker, wrong);
     }
 
     /** A lane is of use. */

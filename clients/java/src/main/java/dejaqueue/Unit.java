@@ -81,6 +81,7 @@ public final class Unit {
         cutShort(worked(page, "REPLY 2:"));
         lane();
         clock();
+        addresses();
         System.out.println("PASS");
     }
 
@@ -137,5 +138,26 @@ public final class Unit {
         check(clock.at(1_200 + 2_000_000)[1] == 200, "the uncertainty does not grow");
         clock.reachedUs = 6_000;
         check(clock.waitUs(6_000, 1_200) == 0, "the broker's clock was there already");
+    }
+
+    private static void addresses() {
+        try (Client client = new Client("dejaq://a:1,b", new Client.Options())) {
+            Client.Broker first = client.broker();
+            check(first.host().equals("a"), "begins with the first");
+            client.leave(first, DejaQException.badRequest("topic", "a name", ""));
+            check(client.broker() == first, "leaves a broker that refuses something");
+            client.leave(first, DejaQException.unavailable("away"));
+            client.leave(first, DejaQException.unavailable("told by another stream"));
+            check(client.broker().host().equals("b"), "leaves a broker that is away, once");
+            client.leave(client.broker(), DejaQException.unavailable("away, too"));
+            check(client.broker() == first, "comes back to the first");
+        }
+        for (String wrong : List.of("dejaq://", "dejaq://a,,b", "http://a", "a:7464", "dejaq://a, b c")) {
+            try (Client client = new Client(wrong, new Client.Options())) {
+                throw new AssertionError("an address: " + wrong);
+            } catch (DejaQException refused) {
+                check(refused.number == 10, wrong);
+            }
+        }
     }
 }

@@ -1,0 +1,188 @@
+"""Where a topic can be served other than by one broker: real brokers as processes, all of them.
+
+with BrokersOnRedis(folder, redis_url) as place: ...    # three, with one server beneath
+with ProcessesOfOne(folder) as place: ...               # dejaq serve --processes 4
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from dejaqueue import Client
+from dejaqueue.errors import TryLater
+from tests.crash.broker_process import BrokerProcess
+from tests.crash.test_processes_kill import children_of, is_gone
+from tests.patience import until
+
+LEASE_MS = 4_000
+NODES = ("a", "b", "c")
+PROCESSES = 4
+ESTABLISHED = "01"
+
+
+class Place:
+    """Brokers of one cluster, which have names.
+
+    Attributes:
+        entry: the broker that a client begins at; "" = nobody knows.
+        nodes: all brokers, that of `entry` first.
+    """
+
+    entry: str
+    nodes: tuple[str, ...]
+
+    @property
+    def url(self) -> str:
+        """All addresses; the first one is that of `entry`."""
+        raise NotImplementedError
+
+    @property
+    def entry_url(self) -> str:
+        """That of `entry` alone."""
+        return self.url.partition(",")[0]
+
+    def start(self) -> None:
+        """Return when all brokers serve."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Kill what is left."""
+        raise NotImplementedError
+
+    def leave(self, node: str) -> None:
+        """A broker stops as it should. Processes come back by themselves."""
+        raise NotImplementedError
+
+    def die(self, node: str) -> None:
+        """A broker is killed. Processes come back by themselves."""
+        raise NotImplementedError
+
+    def come_back(self) -> None:
+        """Brokers that ended are started again."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def owners(self, topic: str) -> list[str]:
+        """Which broker serves each shard of a topic; "" = nobody, or none that tells it."""
+        with suppress(TryLater), Client(self.url) as client:
+            return [one["node"] or "" for one in client.cluster(topic)["topics"]]
+        return [""]
+
+
+class BrokersOnRedis(Place):
+    """Three `dejaq serve` that have one server of journals and facts."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self._brokers = {
+            node: BrokerProcess(
+                server,
+                folder / f"{node}.log",
+                cluster__coordinator=server,
+                cluster__node=node,
+                cluster__lease_ms=LEASE_MS,
+            )
+            for node in NODES
+        }
+        self.nodes, self.entry = NODES, NODES[0]
+
+    @property
+    def url(self) -> str:
+        """See Place."""
+        return "dejaq://" + ",".join(f"127.0.0.1:{one.port}" for one in self._brokers.values())
+
+    def start(self) -> None:
+        """See Place."""
+        self.come_back()
+
+    def end(self) -> None:
+        """See Place."""
+        for broker in self._brokers.values():
+            broker.kill()
+
+    def leave(self, node: str) -> None:
+        """See Place."""
+        assert self._brokers[node].stop() == 0
+
+    def die(self, node: str) -> None:
+        """See Place."""
+        self._brokers[node].kill()
+
+    def come_back(self) -> None:
+        """See Place."""
+        away = [broker for broker in self._brokers.values() if not broker.is_up]
+        with ThreadPoolExecutor(len(self._brokers)) as starting:
+            list(starting.map(BrokerProcess.start, away))
+
+    def lanes(self) -> int:
+        """Connections to the HTTP port of `entry`: nobody asks anything else there."""
+        port, found = f":{self._brokers[self.entry].http_port:04X}", 0
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                _, _, remote, state = line.split()[:4]
+                found += remote.endswith(port) and state == ESTABLISHED
+        return found
+
+
+class Processes(Place):
+    """`dejaq serve --processes 4`, which starts those again that have ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._broker = BrokerProcess(
+            folder / "data", folder / "broker.log", server__processes=PROCESSES
+        )
+        self.nodes = tuple(f"process-{number + 1}" for number in range(PROCESSES))
+        self.entry = ""
+
+    @property
+    def url(self) -> str:
+        """See Place."""
+        return self._broker.url
+
+    def start(self) -> None:
+        """See Place."""
+        self._broker.start()
+
+    def end(self) -> None:
+        """See Place."""
+        self._broker.kill()
+
+    def leave(self, node: str) -> None:
+        """See Place."""
+        self._end(node, signal.SIGTERM)
+
+    def die(self, node: str) -> None:
+        """See Place."""
+        self._end(node, signal.SIGKILL)
+
+    def _end(self, node: str, number: signal.Signals) -> None:
+        """Its parent has told each of them its name."""
+        told = json.dumps({"cluster.node": node})[1:-1].encode()
+        victims: list[int] = []
+
+        def is_found() -> bool:
+            with suppress(OSError):  # one ended since it was listed
+                victims.extend(
+                    child
+                    for child in children_of(self._broker.pid)
+                    if told in Path(f"/proc/{child}/environ").read_bytes()
+                )
+            return bool(victims)
+
+        until(is_found, f"{node} runs")
+        os.kill(victims[0], number)
+        until(lambda: is_gone(victims[0]), f"{node} has ended")
