@@ -49,7 +49,9 @@ class Route:
 
 
 def split_rows(part_of_row: npt.NDArray[np.int64]) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    """(partition, its rows in order) for every partition that has rows."""
+    """(partition, its rows in order) for every partition that has rows; there is one at least."""
+    if (part_of_row == part_of_row[0]).all():  # as it is with one row, or one partition
+        return [(int(part_of_row[0]), np.arange(len(part_of_row)))]
     order = np.argsort(part_of_row, kind="stable")
     parts, starts = np.unique(part_of_row[order], return_index=True)
     return list(zip(parts.tolist(), np.split(order, starts[1:]), strict=True))
