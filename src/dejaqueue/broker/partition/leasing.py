@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dejaqueue import limits
-from dejaqueue.broker.consumers.dispatch import Dispatcher, Push
+from dejaqueue.broker.consumers.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.broker.consumers.gathering import AT_HAND_ROWS_MAX
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s
@@ -34,6 +34,8 @@ STEP_PIECES_MAX = 4
 DISPATCH_STEPS = 8
 # An entry that is larger is not kept for whoever sends its rows: it may take a while until it does.
 AT_HAND_BYTES_MAX = 16 << 10
+# So much is kept for one consumer at most: half a megabyte.
+AT_HAND_LEASES_MAX = 32
 
 
 def dispatch(core: PartitionCore, dispatcher: Dispatcher) -> None:
@@ -134,7 +136,7 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
         counting=counting,
         payloads=core.payloads,
         consumer=consumer,
-        entry=_entry_at_hand(core, leased.locators),
+        entry=_entry_at_hand(core, consumer, leased.locators),
     )
     if push.is_done:  # the same group makes lease and ack durable, before it is sent
         core.apply(Ack(now_ms, position))
@@ -144,13 +146,16 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
     return True
 
 
-def _entry_at_hand(core: PartitionCore, locators: Int64s) -> Entry | None:
+def _entry_at_hand(core: PartitionCore, consumer: Consumer, locators: Int64s) -> Entry | None:
     """The entry that has these rows, if they came in this very group, and are few and small.
 
     Then nobody has to read them: of a message that is due as it is sent that is a third of what it
-    costs the broker to hand it out.
+    costs the broker to hand it out. Who holds many leases may not be reading at all: for that one
+    nothing is kept.
     """
-    if len(locators) > AT_HAND_ROWS_MAX:
+    if len(locators) > AT_HAND_ROWS_MAX or len(consumer.leases) >= AT_HAND_LEASES_MAX:
+        return None
+    if consumer.options.auto_ack:  # read before it is sent, and kept
         return None
     position = int(locators[0]) >> limits.ROW_BITS
     if position <= core.commits.tail or (locators >> limits.ROW_BITS != position).any():

@@ -12,6 +12,7 @@ from dejaqueue.broker.consumers.gathering import AT_HAND_ROWS_MAX
 from dejaqueue.broker.partition.leasing import (
     AHEAD_PERCENT,
     AT_HAND_BYTES_MAX,
+    AT_HAND_LEASES_MAX,
     DISPATCH_STEPS,
     STEP_PIECES_MAX,
     STEP_US_MAX,
@@ -118,6 +119,28 @@ def test_what_came_before_is_read(served: Served) -> None:
     served.send([b"a"])
     [push] = sent_and_leased(served)
     assert push.entry is None
+
+
+def test_nothing_is_kept_for_who_holds_much_already(served: Served) -> None:
+    """It may have credit for a million messages, and not read one of them."""
+    consumer, sink = consume(served, credit=10 * AT_HAND_LEASES_MAX)
+    for number in range(3 * AT_HAND_LEASES_MAX):
+        served.bring_in([b"%d" % number])
+        dispatch(served.core, served.dispatcher)
+        served.core.commits.commit_all()
+    assert len(consumer.leases) == 3 * AT_HAND_LEASES_MAX
+    assert sum(push.entry is not None for push in sink.pushes) == AT_HAND_LEASES_MAX
+
+
+def test_nothing_is_kept_for_who_acks_as_it_is_sent(served: Served) -> None:
+    sink = Sink()
+    options = ConsumeStream("t", auto_ack=True)
+    consumer = served.dispatcher.add(options, sink, served.clock.now_us(), 0)
+    served.dispatcher.credit(consumer, 5, served.clock.now_us())
+    served.bring_in([b"a"])
+    dispatch(served.core, served.dispatcher)
+    served.core.commits.commit_all()
+    assert [(push.entry, len(push.kept)) for push in sink.pushes] == [(None, 1)]
 
 
 def test_what_others_may_have_done_since_is_read(served: Served) -> None:
