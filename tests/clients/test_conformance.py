@@ -137,7 +137,7 @@ def test_a_subscription_is_consumed_and_acked_by_its_name(client: Driver, ours: 
 
 def test_a_lease_that_ended_is_lost__and_one_that_was_extended_is_not(client: Driver) -> None:
     client.send("t", b"a", b"b")
-    client.call("consume", topic="t", lease_ms=700)
+    client.call("consume", topic="t", lease_ms=2_500)
     ids = [row["id"] for row in client.receive(2)]
     assert client.call("extend", ids=[ids[0]], lease_ms=20_000)["statuses"] == ["OK"]
     again = client.receive(1)
@@ -218,7 +218,7 @@ def test_a_transaction_counts_at_its_commit(client: Driver, ours: Client) -> Non
 
 def test_an_aborted_transaction_never_was(client: Driver, ours: Client) -> None:
     client.send("t", b"in")
-    client.call("consume", topic="t", lease_ms=1_000)
+    client.call("consume", topic="t", lease_ms=2_500)
     (received,) = client.receive(1)
     client.call("begin", topic="t", timeout_ms=30_000)
     client.send("t", b"never", do="tx_send")
