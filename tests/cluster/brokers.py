@@ -178,6 +178,10 @@ class Cluster:
         until(lambda: len(self.owners(topic)) == 1, f"one owner of {topic}")
         return self.brokers[self.owners(topic)[0]]
 
+    def send_to_owner(self, topic: str, payloads: list[str]) -> None:
+        """Send to a topic, which may be changing hands: each time to who serves it then."""
+        patiently(lambda: send(self.owner(topic), topic, payloads))
+
     def payloads(self, topic: str) -> list[str]:
         """What is in a topic, which may be changing hands."""
         found: list[list[str]] = []

@@ -82,7 +82,7 @@ def test_what_is_acknowledged_after_a_topic_was_made_again_stays(
             cluster.start(name)
         for topic in TOPICS:
             cluster.brokers["a"].create_topic(Topic(topic))
-            patiently(partial(send, cluster.owner(topic), topic, ["old"]))
+            cluster.send_to_owner(topic, ["old"])
         cluster.dealt()
         for topic in TOPICS:
             owner = cluster.owners(topic)[0]

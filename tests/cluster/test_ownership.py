@@ -60,9 +60,8 @@ def test_who_joins_gets_a_share_and_nothing_is_lost(cluster: Cluster) -> None:
     second = cluster.start("b")
     until(lambda: any(second.serves(topic) for topic in TOPICS), "the new one serves something")
     for topic in TOPICS:
-        owner = cluster.owner(topic)
-        patiently(partial(send, owner, topic, ["more"]))
-        assert payloads(owner, topic) == sorted(["more", *(f"{topic}-{n}" for n in range(10))])
+        cluster.send_to_owner(topic, ["more"])
+        assert cluster.payloads(topic) == sorted(["more", *(f"{topic}-{n}" for n in range(10))])
 
 
 def test_who_leaves_hands_over(cluster: Cluster) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,14 +34,14 @@ def test_topics_that_were_made_after_the_copy_are_served(tmp_path: Path) -> None
         first = cluster.start("a")
         first.create_topic(Topic("old"))
         first.create_topic(Topic("grown"))
-        patiently(lambda: send(cluster.owner("old"), "old", ROWS))
+        cluster.send_to_owner("old", ROWS)
         cluster.stop("a")
         shutil.copy(facts, copy)
         first = cluster.start("a")
         first.create_topic(Topic("new", partitions=2))
         first.alter_topic("grown", {"partitions": 3})
         for topic in ("old", "new", "grown"):
-            patiently(partial(send, cluster.owner(topic), topic, ROWS))
+            cluster.send_to_owner(topic, ROWS)
         cluster.stop("a")
         for path in tmp_path.glob("facts.db*"):
             path.unlink()
