@@ -1,7 +1,7 @@
 """Where a topic can be served other than by one broker: real brokers as processes, all of them.
 
 with BrokersOnRedis(folder, redis_url) as place: ...    # three, with one server beneath
-with ProcessesOfOne(folder) as place: ...               # dejaq serve --processes 4
+with Processes(folder) as place: ...               # dejaq serve --processes 4
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,7 @@ PROCESSES = 4
 ESTABLISHED = "01"
 
 
-class Place:
+class Place(ABC):
     """Brokers of one cluster, which have names.
 
     Attributes:
@@ -38,31 +39,32 @@ class Place:
     nodes: tuple[str, ...]
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """All addresses; the first one is that of `entry`."""
-        raise NotImplementedError
 
     @property
     def entry_url(self) -> str:
         """That of `entry` alone."""
         return self.url.partition(",")[0]
 
+    @abstractmethod
     def start(self) -> None:
         """Return when all brokers serve."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> None:
         """Kill what is left."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self, node: str) -> None:
         """A broker stops as it should. Processes come back by themselves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def die(self, node: str) -> None:
         """A broker is killed. Processes come back by themselves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def come_back(self) -> None:
         """Brokers that ended are started again."""
 
@@ -168,6 +170,9 @@ class Processes(Place):
     def die(self, node: str) -> None:
         """See Place."""
         self._end(node, signal.SIGKILL)
+
+    def come_back(self) -> None:
+        """See Place. Their parent has done it."""
 
     def _end(self, node: str, number: signal.Signals) -> None:
         """Its parent has told each of them its name."""

@@ -1,6 +1,7 @@
 """Stored rows as the batches that users see: deliveries and peeks.
 
-Room: broker. Runs on the threads that send, not on the workers.
+Room: broker. Runs on the threads that send, not on the workers; what is at hand, on the loop of
+lanes, too.
 Holds: columns are in the order of the schemas; rows that are gone are left out, and so are those
 whose payload cannot be read now; whatever bytes are stored, the texts that leave are UTF-8 (rule
 15), and the payloads those that were sent (rule 22).
