@@ -68,7 +68,7 @@ quick: venv-dev ## unit tests, the rules, the models, the house rules: under thr
 
 test: venv-test lint-only types imports docs-only ## everything, as CI runs it; tests/README.md says when to run what
 	@echo "== tests"
-	@SECONDS=0; $(PY) -m pytest tests -m "not timing" -n $(TEST_PROCESSES) --dist loadscope $(PYTEST_ARGS); echo "== tests: $$SECONDS s"
+	@SECONDS=0; $(PY) -m dev.second_run tests -m "not timing" -n $(TEST_PROCESSES) --dist loadscope $(PYTEST_ARGS); echo "== tests: $$SECONDS s"
 	@$(MAKE) timing
 
 # Status 5: PYTEST_ARGS leave none of them.

@@ -49,7 +49,7 @@ class Run:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, f"--basetemp={folder / 'of_run'}", "--timeout=300", *options, scene],
-                env=_unmarked() | {"SCENE_STARTS": starts, "SCENE_RESULT": str(self.result)},
+                env=unmarked() | {"SCENE_STARTS": starts, "SCENE_RESULT": str(self.result)},
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
@@ -83,7 +83,7 @@ class Run:
         self.process.wait()
 
 
-def _unmarked() -> dict[str, str]:
+def unmarked() -> dict[str, str]:
     """This environment; the marks of this run must not be what the scene's are judged by."""
     return {name: value for name, value in os.environ.items() if name not in marks()}
 

@@ -48,6 +48,11 @@ def patiently(call: Callable[[], _Answer]) -> _Answer:
             clock.wait_until(clock.now_us() + 50_000, Wake())
 
 
+def opened(store: RecordStore, topic: str, partition: int) -> RecordLog:
+    """A log of a store; a server that makes it first may take as long as one that was away."""
+    return patiently(lambda: store.open(topic, partition))
+
+
 def refused(error: type[DejaQError], call: Callable[[], object]) -> None:
     """A failure if the call does not raise this error."""
     try:
@@ -104,7 +109,7 @@ class RecordConformance(ABC):
 
     def test_an_empty_log_has_nothing(self) -> None:
         with self.store() as store:
-            log = store.open(self.topic(), 0)
+            log = opened(store, self.topic(), 0)
             assert log.last() == 0
             assert list(log.read(1, 100)) == []
             assert list(log.read(5, 5)) == []
@@ -115,7 +120,7 @@ class RecordConformance(ABC):
         written: list[bytes] = []
         for turn in range(3):
             with self.store() as store:
-                log = store.open(topic, 3)
+                log = opened(store, topic, 3)
                 assert log.last() == len(written)
                 for count in (1, 7, 30):
                     new = [some_bytes(n, turn) for n in range(count)]  # the first is empty
@@ -128,7 +133,7 @@ class RecordConformance(ABC):
 
     def test_read_gives_the_range_asked_and_what_is_there(self) -> None:
         with self.store() as store:
-            log = store.open(self.topic(), 0)
+            log = opened(store, self.topic(), 0)
             log.append(0, [[some_bytes(50, n)] for n in range(40)])
             for first, end in ((1, 2), (40, 41), (17, 31), (30, 90), (41, 50), (0, 3)):
                 wanted = [(n, some_bytes(50, n - 1)) for n in range(first, end) if 1 <= n <= 40]
@@ -137,14 +142,14 @@ class RecordConformance(ABC):
     def test_a_record_may_have_the_most_bytes_and_many_go_at_once(self) -> None:
         topic = self.topic()
         with self.store() as store:
-            log = store.open(topic, 0)
+            log = opened(store, topic, 0)
             most = store.record_bytes_max
             assert most >= 1 << 16
             sizes = [most, 1, most - 1, *([max(most // 5, 1)] * 60), most]
             log.append(0, [[some_bytes(size, n)] for n, size in enumerate(sizes)])
             assert log.last() == len(sizes)
         with self.store() as store:
-            log = store.open(topic, 0)
+            log = opened(store, topic, 0)
             count = 0
             for number, record in log.read(1, len(sizes) + 1):
                 count += 1
@@ -157,7 +162,7 @@ class RecordConformance(ABC):
 
     def test_an_append_elsewhere_than_behind_the_last_is_fenced(self) -> None:
         with self.store() as store:
-            log = store.open(self.topic(), 0)
+            log = opened(store, self.topic(), 0)
             refused(Fenced, lambda: log.append(1, [[b"x"]]))
             log.append(0, [[b"one"], [b"two"]])
             for after in (0, 1, 3, 1 << 40):
@@ -178,7 +183,7 @@ class RecordConformance(ABC):
             try:
                 with self.store() as store:
                     # Of two who make a log at once, one may find it half made.
-                    log = patiently(lambda: store.open(topic, 0))
+                    log = opened(store, topic, 0)
                     for turn in range(40):
                         together.wait(PATIENCE_MS / 1_000)
                         after = patiently(log.last)
@@ -206,7 +211,7 @@ class RecordConformance(ABC):
         assert lost[0] + lost[1] > 0, "they never raced"
         assert not won[0].keys() & won[1].keys()
         with self.store() as store:
-            found = dict(everything(store.open(topic, 0)))
+            found = dict(everything(opened(store, topic, 0)))
         assert list(found) == list(range(1, len(found) + 1))
         assert (won[0] | won[1]).items() <= found.items()
 
@@ -227,7 +232,7 @@ class RecordConformance(ABC):
             self.store(proxy.address) as store,
             self.store() as other,
         ):
-            log = store.open(topic, 0)
+            log = opened(store, topic, 0)
             log.append(0, [[b"one"]])
             log.last()
             proxy.cut_next(where)
@@ -249,7 +254,7 @@ class RecordConformance(ABC):
         if server is None:
             return
         with CuttingProxy(server) as proxy, self.store(proxy.address) as store:
-            log = store.open(self.topic(), 0)
+            log = opened(store, self.topic(), 0)
             log.append(0, [[b"one"]])
             proxy.cut()
             calls: list[Callable[[], object]] = [
@@ -280,7 +285,7 @@ class RecordConformance(ABC):
             nonlocal acknowledged
             try:
                 with self.store() as store:
-                    log = store.open(topic, 0)
+                    log = opened(store, topic, 0)
                     after = 0
                     while not done.is_set() or after < 60:
                         new = range(after + 1, after + 2 + after % 3)
@@ -305,7 +310,7 @@ class RecordConformance(ABC):
         assert not failures, failures
         assert acknowledged >= 60
         with self.store() as store:
-            log = patiently(lambda: store.open(topic, 0))
+            log = opened(store, topic, 0)
             found = everything(log)
         assert len(found) >= acknowledged
         assert found == [(number, b"%d" % number) for number in range(1, len(found) + 1)]
@@ -315,7 +320,7 @@ class RecordConformance(ABC):
     def test_dropped_records_go_and_the_numbers_stay(self) -> None:
         topic = self.topic()
         with self.store() as store:
-            log = store.open(topic, 0)
+            log = opened(store, topic, 0)
             log.append(0, [[some_bytes(2000, n)] for n in range(1, 31)])
             log.drop_before(0)
             log.drop_before(1)
@@ -330,7 +335,7 @@ class RecordConformance(ABC):
             assert log.last() == 31
         self.restart_server()
         with self.store() as store:
-            log = patiently(lambda: store.open(topic, 0))
+            log = opened(store, topic, 0)
             assert patiently(log.last) == 31
             refused(Fenced, lambda: patiently(lambda: log.append(0, [[b"x"]])))
             patiently(lambda: log.append(31, [[b"32"]]))
@@ -344,7 +349,7 @@ class RecordConformance(ABC):
 
     def test_threads_read_while_another_appends(self) -> None:
         with self.store() as store:
-            log = store.open(self.topic(), 0)
+            log = opened(store, self.topic(), 0)
             log.append(0, [[some_bytes(3000, n)] for n in range(1, 21)])
             known, done = 20, threading.Event()
             failures: list[BaseException] = []
@@ -375,14 +380,14 @@ class RecordConformance(ABC):
     def test_a_closed_log_is_unavailable(self) -> None:
         with self.store() as store:
             topic = self.topic()
-            log = store.open(topic, 0)
+            log = opened(store, topic, 0)
             log.append(0, [[b"one"]])
             log.close()
             log.close()
             refused(Unavailable, lambda: log.append(1, [[b"two"]]))
             refused(Unavailable, log.last)
             refused(Unavailable, lambda: list(log.read(1, 2)))
-            assert store.open(topic, 0).last() == 1
+            assert opened(store, topic, 0).last() == 1
         store.close()
 
     # --- the store -----------------------------------------------------------------------------
@@ -394,13 +399,13 @@ class RecordConformance(ABC):
             names = [(topic, 0), (topic, 65_534), (f"{topic}.a", 0), (f"{topic}-0", 0), (long, 1)]
             names += [(topic.replace(".", "_"), 0), (topic.upper(), 0), (f"={topic}", 0)]
             for name in names:
-                store.open(*name).append(0, [[repr(name).encode()]])
+                opened(store, *name).append(0, [[repr(name).encode()]])
             for name in names:
-                assert everything(store.open(*name)) == [(1, repr(name).encode())]
+                assert everything(opened(store, *name)) == [(1, repr(name).encode())]
             store.drop(topic)
             store.drop(f"{topic}.never.was")
-            assert [store.open(*name).last() for name in names] == [0, 0, 1, 1, 1, 1, 1, 1]
-            store.open(*names[0]).append(0, [[b"again"]])
+            assert [opened(store, *name).last() for name in names] == [0, 0, 1, 1, 1, 1, 1, 1]
+            opened(store, *names[0]).append(0, [[b"again"]])
 
     def test_objects_are_kept_and_replaced(self) -> None:
         folder = self.topic()

@@ -79,9 +79,9 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> list[LogPiece]:
         assert taken(broker, url)["state"] == "done"
         client = client_of(broker)
         client.create_topic("a")
-        for number in range(8):
+        for number in range(8):  # a piece for each, however slow the archiver is
             client.send("a", b"%d" % number, delay=3_600)
-        until(lambda: broker.backups.archiver.lag_us() == 0, "all is archived")
+            until(lambda: broker.backups.archiver.lag_us() == 0, "all is archived")
         broker.stop()
     chain = LogChain(Archive.open(url).bucket, newest(url).chain)
     return list(chain.pieces(chain.numbers()))
