@@ -94,10 +94,15 @@ SOURCE = "BENCH_SOURCE"
 
 
 def environment() -> dict[str, str]:
-    """The environment of a program: Python finds the measured source, from any folder."""
+    """The environment of a program: Python finds the measured source, from any folder.
+
+    It keeps the bytecode that it made, as an installation has it.
+    """
     source = os.environ.get(SOURCE) or str(ROOT / "src")
     paths = [source, str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    found = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    return found
 
 
 def start_helper(module: str, *arguments: object) -> subprocess.Popen[str]:

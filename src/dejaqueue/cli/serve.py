@@ -107,7 +107,9 @@ def _run(
     from dejaqueue.flight.forwarding import Forwarding
     from dejaqueue.flight.server import FlightServer
     from dejaqueue.logs import set_up
+    from dejaqueue.schema.warm import warm_up
 
+    warm_up(has_pandas=False)
     settings = loaded.settings
     set_up(settings.log)
     log.info("dejaq %s, process %d, settings from %s", __version__, os.getpid(), loaded.file)

@@ -125,7 +125,7 @@ def main(*, url: str, topic: str, out: Path, confirm: bool) -> None:
     # A thread that has to run waits at most this long for another that only reckons.
     sys.setswitchinterval(0.0005)
     # Opened at `begin`, but made ready before: importing is not part of what is measured.
-    warm_up()
+    warm_up(has_pandas=False)
     consumption = Consumption(confirm=confirm)
     clock, wake = SystemClock(), Wake()
     with Client(url) as client:
