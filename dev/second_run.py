@@ -7,7 +7,7 @@ seconds. A fault of ours fails again when the machine is quiet; a test that expe
 busy machine does not. The first kind fails the run. The second is named with its first failure at
 the end, as something to look into: a test that fails now and then has a reason.
 
-Room: dev. Standard library alone.
+Room: dev.
 Holds: a test that nothing outside can disturb has no second run; nor have many, as then something
 is broken; nor has a run that ended in another way than by failed tests.
 See: tests/dev/test_second_run.py; docs/adr/0091-a-test-that-failed-runs-once-more-alone.md.
@@ -21,6 +21,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from dev.reaper import start_reaper
 
 CACHE = Path("build") / "second-run"
 """pytest's own list of what failed; of this run alone."""
@@ -36,6 +38,7 @@ REPEATABLE = tuple(
 
 def main(arguments: Sequence[str]) -> int:
     """Run tests, and those that failed once more; the exit status of the last run that counts."""
+    start_reaper()
     shutil.rmtree(CACHE, ignore_errors=True)
     status = _pytest(*arguments)
     if status != FAILED:
@@ -82,7 +85,13 @@ def why_not_again(failed: Sequence[str]) -> str:
 
 
 def _pytest(*arguments: str) -> int:
-    return subprocess.call([sys.executable, "-m", "pytest", "-o", f"cache_dir={CACHE}", *arguments])
+    command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={CACHE}", *arguments]
+    with subprocess.Popen(command) as run:
+        while True:
+            try:
+                return run.wait()
+            except KeyboardInterrupt:
+                continue  # pytest has it, too: it ends by itself, and says what it has seen
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ status that is not known has no second run here).
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from dev.second_run import TESTS_MAX, failed_tests
-from tests.dev.test_reaper import unmarked
+from tests.dev.test_reaper import is_alive, unmarked
+from tests.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
 ONCE = """
@@ -29,6 +32,14 @@ def test_it(number):
         if not seen.exists():
             seen.touch()
             raise AssertionError("a busy machine")
+"""
+
+
+WAITS = """
+import os, pathlib, threading
+def test_it():
+    pathlib.Path("pid").write_text(str(os.getpid()))
+    threading.Event().wait(300)
 """
 
 
@@ -88,3 +99,28 @@ def test_a_run_that_ended_otherwise_has_none(tmp_path: Path) -> None:
     assert status == pytest.ExitCode.USAGE_ERROR
     assert "second run" not in said
     assert failed_tests(tmp_path / "build" / "second-run") == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_what_it_runs_ends_with_it(tmp_path: Path, how: signal.Signals) -> None:
+    (tmp_path / "test_waits.py").write_text(WAITS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    run = subprocess.Popen(
+        ["env", "--default-signal=INT", sys.executable, "-m", "dev.second_run", "-n", "0", "."],
+        cwd=tmp_path,
+        env=unmarked() | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    seen = tmp_path / "pid"
+    until(lambda: seen.exists() and seen.read_text(), "the test has begun")
+    if how is signal.SIGKILL:
+        run.kill()
+    else:
+        os.killpg(run.pid, how)  # as a terminal does it
+    said, _ = run.communicate(timeout=180)
+    until(lambda: not is_alive(int(seen.read_text())), "pytest has ended")
+    if how is signal.SIGINT:
+        assert run.returncode == pytest.ExitCode.INTERRUPTED
+        assert "KeyboardInterrupt" in said
