@@ -7,6 +7,7 @@
   partitions, and out again by one consumer.
 - `singles_1`, `singles_10000`: threads that share a client send one message a call, all to one
   topic, and each to a random one of 10,000, or of as many as are made in MAKE_SECONDS.
+- `first_10000`: before that, the first message of each of them, for which its journal is made.
 - `few_in_1`, `few_in_5000`, `few_out_1`, `few_out_5000`: 20,000 messages through a topic of one and
   of 5,000 partitions that was made a moment ago.
 
@@ -39,6 +40,7 @@ FEW_ROWS = 20_000
 TOPICS, QUICK_TOPICS = 10_000, 50
 MAKE_SECONDS = 10.0
 """A broker whose topics take longer than that to be made has fewer of them."""
+FIRST_SECONDS_MAX = 60.0
 ROUNDS_MAX = 3
 SECONDS_MAX = 5.0
 
@@ -75,10 +77,13 @@ def rows_of(found: Found, question: str = QUESTION) -> list[Row]:
 
     >>> [(row.case, row.ratio) for row in rows_of({"in_1": [(8.0, 1.0)], "in_64": [(4.0, 3.0)]})]
     [('in_1', None), ('in_1_us', None), ('in_64', 0.5), ('in_64_us', 3.0)]
+    >>> [(row.case, row.ratio) for row in rows_of({"first_9": [(8.0, 1.0)]})]
+    [('first_9', None), ('first_9_us', None)]
     """
     rows = []
     for case, pairs in found.items():
         base = case.rpartition("_")[0] + "_1"
+        base = base if base in found else case
         for at, suffix, unit in ((0, "", RATE), (1, "_us", COST)):
             rounds = zip(pairs, found[base], strict=True)
             # Processor time is counted in steps of 10 ms: of a short case there may be none.
@@ -208,20 +213,23 @@ class _Turn:
             topics.append(self._system.new_topic())
         if count > 1:
             self._report(f"round {self._seed}: {len(topics)} topics in {watch.seconds():.1f} s")
-        self._note(f"singles_{count}", partial(self._send_singles, topics))
-
-    def _send_singles(self, topics: list[str]) -> Measured:
-        """Threads that share a client, each message to a random one of these topics."""
-        client, threads = self._system.client, self._plan.senders
+            in_order = list(range(len(topics)))
+            first = partial(self._send_singles, topics, in_order, FIRST_SECONDS_MAX)
+            self._note(f"first_{count}", first)
         random = np.random.default_rng(self._seed)
+        places = random.integers(0, len(topics), self._plan.rows).tolist()
+        self._note(f"singles_{count}", partial(self._send_singles, topics, places, self._seconds))
+
+    def _send_singles(self, topics: list[str], places: list[int], seconds: float) -> Measured:
+        """Threads that share a client, each message to the topic at its place of `places`."""
+        client, threads = self._system.client, self._plan.senders
         load = far_load(self._plan.rows, self._system.clock.now_ms(), self._seed)
         payload, dues_ms = load.payloads()[0], load.dues_ms.tolist()
-        places = random.integers(0, len(topics), load.rows).tolist()
         sent = [0] * threads
-        watch = Stopwatch(self._seconds)
+        watch = Stopwatch(seconds)
 
         def send(index: int) -> None:
-            for row in range(index, load.rows, threads):
+            for row in range(index, len(places), threads):
                 client.send(topics[places[row]], payload, due=dues_ms[row])
                 sent[index] += 1
                 if watch.is_over():
