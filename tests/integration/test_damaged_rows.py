@@ -6,12 +6,17 @@ Not covered: which damage is found when a journal is opened (tests/corruption).
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from dejaqueue.access.gate import Gate
 from dejaqueue.broker.consumers.gathering import UNREAD_MS
+from dejaqueue.http.server import HttpServer
+from dejaqueue.http.service import Service
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
 COUNT, BAD = 20, 7
@@ -84,4 +89,25 @@ def test_the_others_are_delivered_and_acked(
         broker.send([payload(COUNT)])
         assert consumer.payloads() == [payload(COUNT)]
     finally:
+        broker.stop()
+
+
+@pytest.mark.parametrize("ack", ["false", "true"], ids=["acked when done", "acked as taken"])
+def test_who_takes_one_by_doqs_door_fails_alone(broker: BrokerFixture, ack: str) -> None:
+    server = HttpServer(Service(broker.broker, Gate(), lambda: True), "127.0.0.1", 0)
+    server.start()
+    url = f"http://127.0.0.1:{server.port}/API/v1/queues/{TOPIC}/messages?ack={ack}"
+    try:
+        broker.advance(HOUR_MS)
+        with httpx.Client(timeout=60, trust_env=False) as http, ThreadPoolExecutor(COUNT) as pool:
+            answers = list(pool.map(lambda _: http.get(url), range(COUNT)))
+        taken = [one.json()["content"] for one in answers if one.status_code == 200]
+        assert sorted(taken) == [
+            payload(number).decode() for number in range(COUNT) if number != BAD
+        ]
+        (failed,) = (one for one in answers if one.status_code != 200)
+        assert failed.status_code == 400  # as DOQ answers whatever went wrong
+        assert "is not what was written" in failed.text
+    finally:
+        server.stop()
         broker.stop()

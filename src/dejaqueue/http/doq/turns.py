@@ -127,7 +127,10 @@ def _fetch(found: list[Any]) -> DejaQError | None:
 
 
 def _read(found: list[Any], *, done: bool) -> DejaQError | None:
-    """Read the rows of all pushes of a kind, in one go; what went wrong, if anything did."""
+    """Read the rows of all pushes of a kind, in one go; what went wrong with all of them.
+
+    In the place of a push that cannot be read there is its error.
+    """
     indices = [
         index
         for index, answer in enumerate(found)
@@ -138,7 +141,14 @@ def _read(found: list[Any], *, done: bool) -> DejaQError | None:
     try:
         batches = stored_batches([found[index] for index in indices])
     except DejaQError as error:
-        return error
+        if len(indices) == 1:
+            found[indices[0]] = error
+        else:  # perhaps but one of them is damaged: it is of one request
+            for index in indices:
+                alone = [found[index]]
+                wrong = _read(alone, done=done)
+                [found[index]] = alone if wrong is None else [wrong]
+        return None
     except Exception as wrong:  # noqa: BLE001 - the askers get it, the partition goes on
         return InternalError(f"{type(wrong).__name__}: {wrong}")
     for index, batch in zip(indices, batches, strict=True):
