@@ -26,6 +26,8 @@ QUESTION = "hot_instant"
 STEADY_PER_SECOND = 1_000
 BEFORE_MS, AFTER_MS, AHEAD_MS = 3_000, 7_000, 8_000
 QUICK_BEFORE_MS, QUICK_AFTER_MS, QUICK_AHEAD_MS = 500, 1_000, 3_000
+FILL_ROWS_PER_MS = 400
+"""`--rows 20000000` and the like take longer to be scheduled."""
 ROUNDS_MAX = 3
 WAIT_SECONDS_MAX = 60.0
 HOT_BATCH_ROWS = 8_000
@@ -64,7 +66,8 @@ def _one_round(system: Any, plan: Plan, seed: int) -> tuple[dict[str, float], di
     hot, steady = system.new_topic(), system.new_topic()
     clock = system.clock
     block = np.random.default_rng(seed).bytes(plan.rows * PAYLOAD_BYTES)
-    before_ms, after_ms, ahead_ms = BEFORE_MS, AFTER_MS, AHEAD_MS
+    before_ms, after_ms = BEFORE_MS, AFTER_MS
+    ahead_ms = max(AHEAD_MS, BEFORE_MS + plan.rows // FILL_ROWS_PER_MS)
     if plan.quick:
         before_ms, after_ms, ahead_ms = QUICK_BEFORE_MS, QUICK_AFTER_MS, QUICK_AHEAD_MS
     instant_ms = clock.now_ms() + ahead_ms
