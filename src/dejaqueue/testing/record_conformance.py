@@ -48,6 +48,11 @@ def patiently(call: Callable[[], _Answer]) -> _Answer:
             clock.wait_until(clock.now_us() + 50_000, Wake())
 
 
+def asked(call: Callable[..., _Answer], *arguments: object) -> _Answer:
+    """As `patiently`, of a call with arguments."""
+    return patiently(lambda: call(*arguments))
+
+
 def opened(store: RecordStore, topic: str, partition: int) -> RecordLog:
     """A log of a store; a server that makes it first may take as long as one that was away."""
     return patiently(lambda: store.open(topic, partition))
@@ -411,19 +416,19 @@ class RecordConformance(ABC):
         folder = self.topic()
         sizes = (0, 1, 70_000, 3_000_001, 5)
         with self.store() as store:
-            assert store.get_object(f"{folder}/x") is None
+            assert asked(store.get_object, f"{folder}/x") is None
             for size in sizes:
-                store.put_object(f"{folder}/x", memoryview(some_bytes(size)))
-                assert store.get_object(f"{folder}/x") == some_bytes(size)
-            store.put_object(f"{folder}/big", some_bytes(3_000_001))
+                asked(store.put_object, f"{folder}/x", memoryview(some_bytes(size)))
+                assert asked(store.get_object, f"{folder}/x") == some_bytes(size)
+            asked(store.put_object, f"{folder}/big", some_bytes(3_000_001))
         self.restart_server()
         with self.store() as store:
-            assert patiently(lambda: store.get_object(f"{folder}/x")) == some_bytes(5)
-            assert store.get_object(f"{folder}/big") == some_bytes(3_000_001)
-            store.drop_objects([f"{folder}/x", f"{folder}/never"])
-            store.drop_objects([])
-            assert store.get_object(f"{folder}/x") is None
-            assert store.object_names(f"{folder}/") == [f"{folder}/big"]
+            assert asked(store.get_object, f"{folder}/x") == some_bytes(5)
+            assert asked(store.get_object, f"{folder}/big") == some_bytes(3_000_001)
+            asked(store.drop_objects, [f"{folder}/x", f"{folder}/never"])
+            asked(store.drop_objects, [])
+            assert asked(store.get_object, f"{folder}/x") is None
+            assert asked(store.object_names, f"{folder}/") == [f"{folder}/big"]
 
     def test_objects_have_names_and_are_found_by_their_beginning(self) -> None:
         begin = self.topic()
@@ -447,16 +452,16 @@ class RecordConformance(ABC):
         names.append((begin + "/long" + "n" * 500)[:500])
         with self.store() as store:
             for name in names:
-                store.put_object(name, name.encode())
-            assert store.object_names(begin) == sorted(names)
+                asked(store.put_object, name, name.encode())
+            assert asked(store.object_names, begin) == sorted(names)
             for prefix in (f"{begin}/", f"{begin}/a", f"{begin}/a/", f"{begin}.", f"{begin}/b/"):
                 wanted = sorted(name for name in names if name.startswith(prefix))
-                assert store.object_names(prefix) == wanted
-            assert store.object_names(f"{begin}nothing") == []
+                assert asked(store.object_names, prefix) == wanted
+            assert asked(store.object_names, f"{begin}nothing") == []
             for name in names:
-                assert store.get_object(name) == name.encode()
-            store.drop_objects(names[:-1])
-            assert store.object_names(begin) == names[-1:]
+                assert asked(store.get_object, name) == name.encode()
+            asked(store.drop_objects, names[:-1])
+            assert asked(store.object_names, begin) == names[-1:]
 
     def test_an_object_is_never_read_half_replaced(self) -> None:
         name = self.topic()
@@ -464,7 +469,7 @@ class RecordConformance(ABC):
         # What is small is replaced faster than it is read: a reader has to look again and again.
         turns = [turn % 3 for turn in range(9)] + [2] * 120
         with self.store() as store, self.store() as other:
-            store.put_object(name, contents[0])
+            asked(store.put_object, name, contents[0])
             done = threading.Event()
             failures: list[BaseException] = []
 
