@@ -168,10 +168,10 @@ ACTIONS = _table([
     ),
     Call(
         "erase",
-        ("topic", "keys", "origin", "after", *SEEK_FIELDS),
+        ("topic", "keys", "ids", "origin", "after", *SEEK_FIELDS),
         _CHANGES,
-        "End the messages with these keys, or selected, and have every byte of them deleted, a "
-        "piece in each call.",
+        "End the messages with these keys or ids, or selected, and have every byte of them "
+        "deleted, a piece in each call.",
     ),
     Call(
         "seek",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dejaqueue.client.browsing import Caller, check_where
-from dejaqueue.client.sending.inputs import texts_of
+from dejaqueue.client.sending.inputs import int64s_of, texts_of
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.topic_names import check_topic_name
 
@@ -59,7 +59,9 @@ class ErasureReport:
 _SUMS = ("found", "ended", "held", "segments", "bytes", "payloads", "changes", "took_ms")
 
 
-def check_erase(topic: str, keys: Sequence[str] | None, where: dict[str, Any]) -> dict[str, Any]:
+def check_erase(
+    topic: str, keys: Sequence[str] | None, ids: Sequence[int] | None, where: dict[str, Any]
+) -> dict[str, Any]:
     """The body of an erasure. Raises BadRequest."""
     fields = check_where(check_topic_name(topic), where)
     if "state" in fields:
@@ -67,8 +69,10 @@ def check_erase(topic: str, keys: Sequence[str] | None, where: dict[str, Any]) -
     selects = len(fields) > 1
     if keys is not None:
         fields["keys"] = texts_of(keys, "keys").to_pylist()
-    if (keys is not None) == selects:
-        raise BadRequest("keys", "keys, or a filter, one of them", keys)
+    if ids is not None:
+        fields["ids"] = int64s_of(ids, "ids").tolist()
+    if [keys is not None, ids is not None, selects].count(True) != 1:
+        raise BadRequest("keys", "keys, ids, or a filter, one of them", keys)
     return fields
 
 

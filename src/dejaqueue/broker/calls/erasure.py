@@ -12,7 +12,7 @@ for what the journals let go of, of all of them at once. How to go on is in `nex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -108,10 +108,14 @@ def parse_choice(values: dict[str, Any]) -> ErasureChoice:
         origin = check_served_name(origin)
     if isinstance(values.get("keys"), str):  # its letters would be keys
         raise BadRequest("keys", "a list of texts", values["keys"])
-    _, keys = parse_names(None, values.get("keys"))
+    ids, keys = parse_names(values.get("ids"), values.get("keys"))
     selects = any(values.get(name) not in (None, []) for name in SEEK_FIELDS)
-    if (keys is not None) == selects:
-        raise BadRequest("keys", "keys, or a filter, one of them", values.get("keys"))
+    if [ids is not None, keys is not None, selects].count(True) != 1:
+        raise BadRequest("keys", "keys, ids, or a filter, one of them", values.get("keys"))
+    if ids is not None:
+        if not ids.size or (ids < 0).any():
+            raise BadRequest("ids", "one or more, none of them negative", values["ids"])
+        return ErasureChoice(origin=origin or "", ids=tuple(ids.tolist()))
     if keys is None:
         selection = parse_selection(values, 0, _EVERY_STATE)
         return ErasureChoice(None, selection, origin or "")
@@ -177,14 +181,14 @@ class _Piece:
         self, broker: BrokerPort, topic: ServedTopic, choice: ErasureChoice, number: int
     ) -> None:
         self._broker, self._topic = broker, topic
-        self._choice, self._number = choice, number
+        self._choice, self._number = replace(choice, partition=number), number
         self.sums = dict.fromkeys(SUMS, 0)
 
     def erase(self) -> Erasure:
         """What the journal has to let go of."""
         rows = ErasureRows(self._choice)
         journal, tail = self._look(_where)
-        live = self._selected() if self._choice.is_by_now else _NONE
+        live = self._selected() if self._choice.is_by_now else self._named()
         rows.look(journal.stored(0, tail), self._locators(live), live)
         live, spared = self._sort_out(live, rows.found)
         spared_locators = self._locators(spared)
@@ -223,6 +227,11 @@ class _Piece:
             some, first = self._look(partial(_select_some, selection, first))
             parts.append(some)
         return np.concatenate(parts)
+
+    def _named(self) -> Int64s:
+        """What is live, or retained, of what is named by ids."""
+        sequences = self._choice.sequences
+        return self._look(partial(_stored_of, sequences)) if sequences.size else _NONE
 
     def _sort_out(self, live: Int64s, found: Int64s) -> tuple[Int64s, Int64s]:
         """What is to be ended; and what is live, and is not what is stored of it any more."""
@@ -283,7 +292,8 @@ class _Piece:
         choice = self._choice
         selection = choice.selection if choice.is_by_now else None
         keys = choice.keys if not choice.origin else None
-        recorded = RecordedChoice(np.unique(live), np.unique(spared), keys, selection)
+        gone = np.union1d(live, choice.sequences)
+        recorded = RecordedChoice(gone, np.unique(spared), keys, selection)
         outcome: list[ErasedRows | OSError | pa.ArrowException] = []
 
         def run() -> None:
@@ -318,6 +328,12 @@ def _select_some(
         limit=limits.SLAB_ROWS,
         rows_max=limits.BROWSE_ROWS_MAX,
     )
+
+
+def _stored_of(sequences: Int64s, core: PartitionCore) -> Int64s:
+    """Those of these messages that have a row that somebody needs."""
+    sequences = sequences[sequences < core.engine.next_sequence]
+    return sequences[core.views.locators(sequences) >= 0]
 
 
 def _hits(found: Int64s, core: PartitionCore) -> tuple[Int64s, Any]:
