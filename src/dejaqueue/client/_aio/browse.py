@@ -217,7 +217,7 @@ class AsyncBrowsing:
             How much it was, and which backups still have it.
 
         Raises:
-            Refused: the journals are on a server. Unavailable: it broke off; ask again.
+            Refused: the journals are in a bucket. Unavailable: it broke off; ask again.
         """
         body = erasure.check_erase(topic, keys, ids, {**where})
         return await waiting.run(erasure.erase, self._core.transport, body, letters)

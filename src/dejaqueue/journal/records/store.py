@@ -161,6 +161,7 @@ class RecordJournalStore(JournalStore):
                 concurrency=self._concurrency,
                 on_close=lambda: self._forget(topic, partition),
                 is_short=lambda: self.is_short(),
+                ask=lambda: self.ask([(topic, partition)]),
                 check_made=(lambda: self._check_made(topic)) if only_made else None,
                 cipher=cipher,
             )
