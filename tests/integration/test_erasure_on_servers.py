@@ -21,6 +21,7 @@ from tests.record_servers import NatsServers, RedisServer, redis_program
 from tests.server_fixtures import served
 
 KEPT = 60
+PARTITIONS = [("orders", 0), ("orders", 1), ("letters", 0), ("orders.dead", 0), ("orders.dead", 1)]
 KINDS = ["redis", "sqlite", "jetstream", "postgresql"]
 
 
@@ -53,8 +54,8 @@ def on_the_server(url: str, text: str) -> list[str]:
     found = []
     records = open_records(url)
     try:
-        for name in ("orders", "letters", "orders.dead"):
-            log = records.open(name, 0)
+        for name, partition in PARTITIONS:
+            log = records.open(name, partition)
             for number, content in log.read(1, log.last() + 1):
                 if text.encode() in content:
                     found.append(f"{name} {number}")

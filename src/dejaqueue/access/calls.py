@@ -380,6 +380,14 @@ ACTIONS = _table([
         "Ask another broker what it recorded of a message.",
         required=("id",),
     ),
+    Call(
+        "ask_erasure",
+        ("topic", "partition", "choice"),
+        Rule(peers=True),
+        "Have another broker erase messages from what it recorded, and its copy of a journal.",
+        required=("partition",),
+        content=True,
+    ),
     # --- the cluster
     Call(
         "cluster",

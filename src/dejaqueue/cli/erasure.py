@@ -16,7 +16,7 @@ from dejaqueue.cli.connection import connect, json_option, topic_argument, url_o
 from dejaqueue.cli.filters import erase_options, where_of
 from dejaqueue.cli.output import print_fields
 
-EXIT_HELD = 3
+EXIT_LEFT = 3
 
 
 @click.command(
@@ -47,7 +47,7 @@ def erase(
     They are named by --key or --id, or selected by a filter; messages that are done, cancelled or
     dead are erased as well. Returns when no journal, snapshot, history file or payload of the
     broker has them, and names the backups that do. Ends with status 3 if some are held by an open
-    transaction.
+    transaction, or another broker of the cluster did not answer.
     """
     selected = where_of(where)
     if [bool(keys), bool(ids), bool(selected)].count(True) != 1:
@@ -70,13 +70,15 @@ def erase(
     if as_json:
         print_fields(fields, as_json=True)
     else:
-        backups, unread = fields.pop("backups"), fields.pop("unread")
+        backups, unread, silent = (fields.pop(name) for name in ("backups", "unread", "silent"))
         print_fields(fields, as_json=False)
         for backup in backups:
             click.echo(f"still in backup {backup['id']} at {backup['url']}, {_until(backup)}")
         for text in unread:
             click.echo(f"backups could not be listed: {text}", err=True)
-    return EXIT_HELD if erased.held else 0
+        for node in silent:
+            click.echo(f"broker {node} did not answer: erase again when it is back", err=True)
+    return EXIT_LEFT if erased.held or erased.silent else 0
 
 
 def _until(backup: dict[str, Any]) -> str:

@@ -35,6 +35,8 @@ class ErasureReport:
         backups: which still have what was there when they were taken, each with `id`, `url`,
             `cut_ms` (as of when it is) and, where the broker deletes it by itself, `until_ms`.
         unread: why backups could not be listed.
+        silent: other brokers of the cluster that did not answer: they may have history of it, or a
+            copy of a journal. Erase again when they are back.
     """
 
     found: int = 0
@@ -47,13 +49,15 @@ class ErasureReport:
     took_ms: int = 0
     backups: tuple[dict[str, Any], ...] = ()
     unread: tuple[str, ...] = field(default=())
+    silent: tuple[str, ...] = field(default=())
 
     def joined(self, answer: dict[str, Any]) -> ErasureReport:
         """With what another topic's last answer says."""
         sums = {name: getattr(self, name) + int(answer[name]) for name in _SUMS}
         backups = (*self.backups, *(b for b in answer["backups"] if b not in self.backups))
         unread = (*self.unread, *(text for text in answer["unread"] if text not in self.unread))
-        return ErasureReport(**sums, backups=backups, unread=unread)
+        silent = tuple(sorted({*self.silent, *answer.get("silent", ())}))
+        return ErasureReport(**sums, backups=backups, unread=unread, silent=silent)
 
 
 _SUMS = ("found", "ended", "held", "segments", "bytes", "payloads", "changes", "took_ms")

@@ -41,3 +41,4 @@ class ErasureReport(Shape):
     letters: list[str] | None = Field(None, description="Where its dead letters are.")
     backups: list[dict[str, Any]] | None = Field(None, description="Which have it still.")
     unread: list[str] | None = Field(None, description="Why backups could not be listed.")
+    silent: list[str] | None = Field(None, description="Brokers that did not answer: ask again.")

@@ -107,6 +107,7 @@ class ErasureRows:
         choice: what is looked for.
         moves: positions of entries without rows of messages that have the text looked for.
         locators: of rows that are meant, by what is stored of them.
+        sequences: of their messages, where the rows say that.
         names: of payloads that are in the payload store, by locator.
         shared: of these the objects that other messages have payloads in, too.
     """
@@ -114,6 +115,7 @@ class ErasureRows:
     choice: ErasureChoice
     moves: list[int] = field(default_factory=list)
     locators: list[Int64s] = field(default_factory=list)
+    sequences: list[Int64s] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
 
@@ -144,6 +146,9 @@ class ErasureRows:
         if not rows.size:
             return
         self.locators.append(rows + first)
+        known = entries.sequences_of(entry)
+        if known is not None:
+            self.sequences.append(known[rows])
         payload = entry.texts.get("payload")
         if payload is not None:
             self._note_payloads(entries.arrow_column(payload, pa.binary()), rows, first)
