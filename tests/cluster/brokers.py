@@ -117,6 +117,10 @@ class Cluster:
         """Of a broker that joins."""
         return BrokerSettings()
 
+    def store(self, name: str, records: RecordStore) -> RecordJournalStore:
+        """The journals of a broker that joins."""
+        return RecordJournalStore(records)
+
     def listen(self, name: str, broker: Broker) -> str:
         """Where a broker is reached; in this process nobody needs a port."""
         return f"dejaq://{name}:1"
@@ -133,7 +137,7 @@ class Cluster:
         self.clocks[name] = Stoppable()
         coordinator, clock = self.coordinators[name], self.clocks[name]
         node = Node(name, coordinator, self._lease_ms, clock, adopts=adopts)
-        store = RecordJournalStore(records or self.records)
+        store = self.store(name, records or self.records)
         broker = Broker(self.settings(name), store=store, node=node)
         broker.start()
         node.start(broker, self.listen(name, broker), f"http://{name}:2")

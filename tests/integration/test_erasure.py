@@ -6,20 +6,34 @@ Not here: that no file has anything (tests/crash/test_erasure_kill.py).
 from __future__ import annotations
 
 import logging
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import dejaqueue
 from dejaqueue.access import audit
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.model import RowStatus
-from tests.crash.test_erasure_kill import files_with
+from tests.crash.test_erasure_kill import far_ms, files_with
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> dejaqueue.Client:
     return dejaqueue.open(str(tmp_path / "data"))
+
+
+def wait_for_letters(client: dejaqueue.Client, count: int) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        with suppress(DejaQError):
+            if client.counts("orders.dead")["scheduled"] == count:
+                return
+        threading.Event().wait(0.05)
+    raise AssertionError(f"{count} dead letters did not come")
 
 
 def test_who_has_it_leased_loses_the_lease(client: dejaqueue.Client, tmp_path: Path) -> None:
@@ -93,3 +107,68 @@ def test_a_filter_that_selects_all_is_refused(client: dejaqueue.Client) -> None:
         client.create_topic("orders")
         with pytest.raises(BadRequest):
             client.erase("orders")
+
+
+def test_by_id__what_is_done_long_ago__what_waits__and_what_is_leased(
+    client: dejaqueue.Client, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with client:
+        client.create_topic("orders", partitions=2, history=True, retention_ms=0)
+        for number in range(20):
+            client.send("orders", f"kept {number}", due=far_ms())
+        done = client.send("orders", "marker-done", key="marker-a")
+        with client.consume("orders", max_messages=1) as messages:
+            for message in messages:
+                message.ack(wait=True)
+    with dejaqueue.open(str(data)) as client:  # nothing of it is in memory any more
+        cancelled = client.send("orders", "marker-cancelled", due=far_ms())
+        client.cancel("orders", id=cancelled)
+        waits = client.send("orders", "marker-waits", due=far_ms(), group="marker-g")
+        client.send("orders", "stays beside it", due=far_ms())
+        leased = client.send("orders", "marker-leased")
+        with client.consume("orders", max_messages=1) as messages:
+            for message in messages:
+                assert files_with("marker-", data)
+                erased = client.erase("orders", ids=[done, cancelled, waits, leased])
+                assert (erased.found, erased.ended, erased.held) == (4, 2, 0)
+                assert files_with("marker-", data) == []
+                assert message.ack(wait=True) is RowStatus.LEASE_LOST
+        assert client.history("orders", done).changes == ()
+        assert client.counts("orders")["scheduled"] == 21
+        assert client.erase("orders", ids=[done, waits]).found == 0
+        assert client.erase("orders", ids=[1 << 46]).found == 0  # nothing has it yet
+
+
+def test_by_id__in_every_subscription_and_copied_forward(
+    client: dejaqueue.Client, tmp_path: Path
+) -> None:
+    with client:
+        client.create_topic("orders", retention_ms=3_600_000)
+        client.create_subscription("orders", "billing")
+        first = client.send("orders", "marker", key="a")
+        client.send("orders", "goes", key="b")
+        client.erase("orders", keys=["b"])  # which has the first one copied forward
+        with client.consume("orders", max_messages=1) as messages:
+            for message in messages:
+                message.ack(wait=True)
+        assert client.erase("orders", ids=[first]).ended == 1
+        assert files_with("marker", tmp_path / "data") == []
+        assert client.seek("orders", to="beginning").replayed == 0
+
+
+@pytest.mark.parametrize("spread", [1, 2])
+def test_by_id__its_dead_letters_too(client: dejaqueue.Client, tmp_path: Path, spread: int) -> None:
+    with client:
+        client.create_topic("orders", max_attempts=1, partitions=2, spread=spread)
+        ids = [client.send("orders", f"marker-{n}", key=f"marker-{n}") for n in range(4)]
+        with client.consume("orders", max_messages=4) as messages:
+            for message in messages:
+                message.nack(reason="refused", dead=True)
+        wait_for_letters(client, 4)
+        erased = client.erase("orders", ids=ids[:3])
+        assert (erased.ended, erased.held) == (3, 0)
+        [left] = client.peek("orders.dead").to_pylist()
+        assert left["payload"] == b"marker-3"
+        client.erase("orders", keys=["marker-3"])
+        assert files_with("marker-", tmp_path / "data") == []

@@ -175,7 +175,7 @@ def facts(action: str, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _digests(body: Mapping[str, Any]) -> dict[str, Any]:
     """What an erasure was about, for whoever knows it: its texts may be what was to be erased."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"ids": body["ids"]} if body.get("ids") else {}
     for name in _ERASED:
         value = body.get(name)
         if isinstance(value, str):

@@ -168,10 +168,10 @@ ACTIONS = _table([
     ),
     Call(
         "erase",
-        ("topic", "keys", "origin", "after", *SEEK_FIELDS),
+        ("topic", "keys", "ids", "origin", "after", *SEEK_FIELDS),
         _CHANGES,
-        "End the messages with these keys, or selected, and have every byte of them deleted, a "
-        "piece in each call.",
+        "End the messages with these keys or ids, or selected, and have every byte of them "
+        "deleted, a piece in each call.",
     ),
     Call(
         "seek",
@@ -379,6 +379,14 @@ ACTIONS = _table([
         Rule(peers=True),
         "Ask another broker what it recorded of a message.",
         required=("id",),
+    ),
+    Call(
+        "ask_erasure",
+        ("topic", "partition", "choice"),
+        Rule(peers=True),
+        "Have another broker erase messages from what it recorded, and its copy of a journal.",
+        required=("partition",),
+        content=True,
     ),
     # --- the cluster
     Call(

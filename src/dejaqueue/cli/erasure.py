@@ -16,7 +16,7 @@ from dejaqueue.cli.connection import connect, json_option, topic_argument, url_o
 from dejaqueue.cli.filters import erase_options, where_of
 from dejaqueue.cli.output import print_fields
 
-EXIT_HELD = 3
+EXIT_LEFT = 3
 
 
 @click.command(
@@ -25,6 +25,7 @@ EXIT_HELD = 3
 )
 @topic_argument
 @click.option("--key", "keys", multiple=True, help="Of this key; may be repeated.")
+@click.option("--id", "ids", type=int, multiple=True, help="With this id; may be repeated.")
 @erase_options
 @click.option("--no-letters", is_flag=True, help="Leave its dead letters alone.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -34,6 +35,7 @@ def erase(
     *,
     topic: str,
     keys: tuple[str, ...],
+    ids: tuple[int, ...],
     no_letters: bool,
     yes: bool,
     as_json: bool,
@@ -42,29 +44,41 @@ def erase(
 ) -> int:
     """End messages of TOPIC for good, and delete every byte of them.
 
-    They are named by --key, or selected by a filter; messages that are done, cancelled or dead are
-    erased as well. Returns when no journal, snapshot, history file or payload of the broker has
-    them, and names the backups that do. Ends with status 3 if some are held by an open transaction.
+    They are named by --key or --id, or selected by a filter; messages that are done, cancelled or
+    dead are erased as well. Returns when no journal, snapshot, history file or payload of the
+    broker has them, and names the backups that do. Ends with status 3 if some are held by an open
+    transaction, or another broker of the cluster did not answer.
     """
     selected = where_of(where)
-    if bool(keys) == bool(selected):
-        raise click.UsageError("name the messages by --key, or select them by a filter as --group")
+    if [bool(keys), bool(ids), bool(selected)].count(True) != 1:
+        raise click.UsageError(
+            "name the messages by --key or by --id, or select them by a filter as --group"
+        )
     if not yes:
-        what = f"{len(keys)} key{'s' * (len(keys) > 1)}" if keys else "this filter"
+        named, noun = (keys, "key") if keys else (ids, "id")
+        what = f"{len(named)} {noun}{'s' * (len(named) > 1)}" if named else "this filter"
         click.confirm(f"Erase every message of topic {topic} with {what}?", abort=True, err=True)
     with connect(url) as client:
-        erased = client.erase(topic, keys=list(keys) or None, letters=not no_letters, **selected)
+        erased = client.erase(
+            topic,
+            keys=list(keys) or None,
+            ids=list(ids) or None,
+            letters=not no_letters,
+            **selected,
+        )
     fields = asdict(erased)
     if as_json:
         print_fields(fields, as_json=True)
     else:
-        backups, unread = fields.pop("backups"), fields.pop("unread")
+        backups, unread, silent = (fields.pop(name) for name in ("backups", "unread", "silent"))
         print_fields(fields, as_json=False)
         for backup in backups:
             click.echo(f"still in backup {backup['id']} at {backup['url']}, {_until(backup)}")
         for text in unread:
             click.echo(f"backups could not be listed: {text}", err=True)
-    return EXIT_HELD if erased.held else 0
+        for node in silent:
+            click.echo(f"broker {node} did not answer: erase again when it is back", err=True)
+    return EXIT_LEFT if erased.held or erased.silent else 0
 
 
 def _until(backup: dict[str, Any]) -> str:

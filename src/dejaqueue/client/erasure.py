@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dejaqueue.client.browsing import Caller, check_where
-from dejaqueue.client.sending.inputs import texts_of
+from dejaqueue.client.sending.inputs import int64s_of, texts_of
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.topic_names import check_topic_name
 
@@ -35,6 +35,8 @@ class ErasureReport:
         backups: which still have what was there when they were taken, each with `id`, `url`,
             `cut_ms` (as of when it is) and, where the broker deletes it by itself, `until_ms`.
         unread: why backups could not be listed.
+        silent: other brokers of the cluster that did not answer: they may have history of it, or a
+            copy of a journal. Erase again when they are back.
     """
 
     found: int = 0
@@ -47,19 +49,23 @@ class ErasureReport:
     took_ms: int = 0
     backups: tuple[dict[str, Any], ...] = ()
     unread: tuple[str, ...] = field(default=())
+    silent: tuple[str, ...] = field(default=())
 
     def joined(self, answer: dict[str, Any]) -> ErasureReport:
         """With what another topic's last answer says."""
         sums = {name: getattr(self, name) + int(answer[name]) for name in _SUMS}
         backups = (*self.backups, *(b for b in answer["backups"] if b not in self.backups))
         unread = (*self.unread, *(text for text in answer["unread"] if text not in self.unread))
-        return ErasureReport(**sums, backups=backups, unread=unread)
+        silent = tuple(sorted({*self.silent, *answer.get("silent", ())}))
+        return ErasureReport(**sums, backups=backups, unread=unread, silent=silent)
 
 
 _SUMS = ("found", "ended", "held", "segments", "bytes", "payloads", "changes", "took_ms")
 
 
-def check_erase(topic: str, keys: Sequence[str] | None, where: dict[str, Any]) -> dict[str, Any]:
+def check_erase(
+    topic: str, keys: Sequence[str] | None, ids: Sequence[int] | None, where: dict[str, Any]
+) -> dict[str, Any]:
     """The body of an erasure. Raises BadRequest."""
     fields = check_where(check_topic_name(topic), where)
     if "state" in fields:
@@ -67,8 +73,10 @@ def check_erase(topic: str, keys: Sequence[str] | None, where: dict[str, Any]) -
     selects = len(fields) > 1
     if keys is not None:
         fields["keys"] = texts_of(keys, "keys").to_pylist()
-    if (keys is not None) == selects:
-        raise BadRequest("keys", "keys, or a filter, one of them", keys)
+    if ids is not None:
+        fields["ids"] = int64s_of(ids, "ids").tolist()
+    if [keys is not None, ids is not None, selects].count(True) != 1:
+        raise BadRequest("keys", "keys, ids, or a filter, one of them", keys)
     return fields
 
 

@@ -15,9 +15,12 @@ from dejaqueue.http.shapes import SeekFilter, Shape
 
 
 class EraseRequest(Shape):
-    """Which messages to erase: by `keys`, or `where`."""
+    """Which messages to erase: by `keys`, `ids`, or `where`."""
 
     keys: list[str] | None = Field(None, max_length=limits.PEEK_ROWS_MAX)
+    ids: list[str] | None = Field(
+        None, max_length=limits.PEEK_ROWS_MAX, description="Instead of keys."
+    )
     where: SeekFilter | None = Field(None, description="Instead of keys: all that fit.")
     origin: str | None = Field(None, description="Dead letters of messages of this topic alone.")
     after: str | None = Field(None, description="The `next` of the answer before.")
@@ -38,3 +41,4 @@ class ErasureReport(Shape):
     letters: list[str] | None = Field(None, description="Where its dead letters are.")
     backups: list[dict[str, Any]] | None = Field(None, description="Which have it still.")
     unread: list[str] | None = Field(None, description="Why backups could not be listed.")
+    silent: list[str] | None = Field(None, description="Brokers that did not answer: ask again.")

@@ -527,6 +527,14 @@ class JournalStore(ABC):
         """Forget what is kept here of journals on a server, but for these topics' and open ones."""
         return
 
+    def erase_copy(self, topic: str, partition: int) -> None:
+        """Delete what is kept here of a journal on a server that others serve now.
+
+        Raises:
+            Unavailable: it is open here, or a file could not be deleted.
+        """
+        return
+
     @abstractmethod
     def load_document(self, name: str) -> str | None:
         """A small text that the broker keeps beside its topics; None if it was never stored.

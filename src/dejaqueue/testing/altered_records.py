@@ -25,6 +25,7 @@ class AlteredRecords(RecordLog):
 
     def __init__(self, inner: RecordLog) -> None:
         self.inner = inner
+        self.erases = inner.erases
         self.fail_next: list[str] = []
         self.rotten: dict[int, bytes | None] = {}
         self.whole_replicas: tuple[str, ...] = ()

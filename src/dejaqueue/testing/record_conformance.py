@@ -350,6 +350,22 @@ class RecordConformance(ABC):
             log.append(32, [[b"33"]])
             assert everything(log, 33) == [(33, b"33")]
 
+    # --- duty 10: erased records ---------------------------------------------------------------
+
+    def test_dropped_records_are_gone_when_that_is_answered(self) -> None:
+        topic = self.topic()
+        with self.store() as store:
+            log = opened(store, topic, 0)
+            log.append(0, [[some_bytes(2000, n)] for n in range(1, 31)])
+            if not log.erases:
+                return
+            log.drop_before(21)
+            assert [number for number, _ in log.read(1, 31)] == list(range(21, 31))
+            for replica in log.replicas():
+                assert all(number > 20 for number, _ in log.read_from(replica, 1, 31))
+            log.drop_before(31)
+            assert [number for number, _ in log.read(1, 31)] in ([], [30])
+
     # --- duty 9 --------------------------------------------------------------------------------
 
     def test_threads_read_while_another_appends(self) -> None:

@@ -60,8 +60,16 @@ def test_a_topic_without_dead_letters_has_none_to_erase() -> None:
 
 
 def test_the_body_names_keys_or_selects() -> None:
-    assert check_erase("orders", ["k"], {}) == {"topic": "orders", "keys": ["k"]}
-    assert check_erase("orders", None, {"group": "g"}) == {"topic": "orders", "group": "g"}
-    for keys, where in ((None, {}), (["k"], {"group": "g"}), (None, {"state": "ready"})):
+    assert check_erase("orders", ["k"], None, {}) == {"topic": "orders", "keys": ["k"]}
+    assert check_erase("orders", None, [7, 8], {}) == {"topic": "orders", "ids": [7, 8]}
+    assert check_erase("orders", None, None, {"group": "g"}) == {"topic": "orders", "group": "g"}
+    for keys, ids, where in (
+        (None, None, {}),
+        (["k"], None, {"group": "g"}),
+        (None, [7], {"group": "g"}),
+        (["k"], [7], {}),
+        (None, ["a"], {}),
+        (None, None, {"state": "ready"}),
+    ):
         with pytest.raises(BadRequest):
-            check_erase("orders", keys, where)
+            check_erase("orders", keys, ids, where)  # type: ignore[arg-type]

@@ -9,5 +9,5 @@ from dejaqueue.http.erasure_shapes import EraseRequest, ErasureReport
 
 def test_the_shapes_have_what_the_call_has() -> None:
     fields = {"where", *EraseRequest.model_fields}
-    assert {"keys", "origin", "after"} <= fields & set(ACTIONS["erase"].fields) | {"where"}
+    assert {"keys", "ids", "origin", "after"} <= fields & set(ACTIONS["erase"].fields) | {"where"}
     assert set(SUMS) <= set(ErasureReport.model_fields)

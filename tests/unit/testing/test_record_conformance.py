@@ -50,6 +50,10 @@ def _too_much(self: Log, number: int) -> None:
     DROP_BEFORE(self, number + 1)
 
 
+def _later(self: Log, number: int) -> None:
+    """As a server that deletes by itself, some time later."""
+
+
 def _by_beginning(self: Store, topic: str) -> None:
     for name in list(self.logs):
         if name[0].startswith(topic[:3]):
@@ -72,6 +76,7 @@ BREACHES: list[tuple[type, str, Callable[..., object], str]] = [
     (Log, "read", _to_the_end, "test_read_gives_the_range_asked_and_what_is_there"),
     (Log, "last", _by_what_is_there, "test_dropped_records_go_and_the_numbers_stay"),
     (Log, "drop_before", _too_much, "test_dropped_records_go_and_the_numbers_stay"),
+    (Log, "drop_before", _later, "test_dropped_records_are_gone_when_that_is_answered"),
     (Store, "drop", _by_beginning, "test_logs_are_apart_and_drop_takes_those_of_a_topic"),
     (Store, "put_object", _kept, "test_objects_are_kept_and_replaced"),
     (Store, "object_names", _unsorted, "test_objects_have_names_and_are_found_by_their_beginning"),

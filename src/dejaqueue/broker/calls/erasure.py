@@ -12,12 +12,11 @@ for what the journals let go of, of all of them at once. How to go on is in `nex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.backup.archive import Archive
@@ -27,7 +26,7 @@ from dejaqueue.broker.calls.browse import answer_of, parse_selection
 from dejaqueue.broker.calls.history import finish_files
 from dejaqueue.broker.calls.peek import parse_names
 from dejaqueue.broker.calls.port import BrokerPort
-from dejaqueue.broker.history.erasure import ErasedRows, RecordedChoice, erase_recorded
+from dejaqueue.broker.calls.recorded_erasure import OtherBrokers, erase_copies, erase_everywhere
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.stored_erasure import ErasureChoice, ErasureRows
 from dejaqueue.broker.topic.served_topic import ServedTopic
@@ -50,7 +49,6 @@ CALL_BACK_US: Final = 20_000_000
 """Objects of some MiB are read from the payload store, and written, in that time."""
 HELD_LOOKS: Final = 15
 """So often it is looked whether what is on its way to a dead-letter topic has arrived there."""
-HISTORY_SECONDS: Final = 600.0
 _NONE: Final = np.zeros(0, dtype=np.int64)
 _EVERY_STATE: Final = tuple(MessageState(int(one)) for one in (1, 2, 3, 4, 5))
 _POSITION_MAX: Final = (1 << (63 - limits.ROW_BITS)) - 2
@@ -66,16 +64,19 @@ class _Cursor:
         waits: what journals have to let go of yet, by partition.
         sums: what was done so far, by the names of SUMS.
         began_ms: when the first call was.
+        silent: other brokers that did not answer.
     """
 
     partition: int
     began_ms: int
     waits: dict[int, Erasure] = field(default_factory=dict)
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMS, 0))
+    silent: list[str] = field(default_factory=list)
 
     def to_values(self) -> dict[str, Any]:
         waits = {str(number): [*one[1:], *one.units] for number, one in self.waits.items()}
         more = {"waits": waits, "sums": self.sums, "began_ms": self.began_ms}
+        more |= {"silent": self.silent}
         return {"partition": self.partition, **more}
 
 
@@ -84,7 +85,7 @@ def _parse_cursor(values: object, topic: ServedTopic, now_ms: int) -> _Cursor:
         return _Cursor(topic.partitions.numbers[0], now_ms)
     try:
         assert isinstance(values, dict)
-        required = ("partition", "waits", "sums", "began_ms")
+        required = ("partition", "waits", "sums", "began_ms", "silent")
         check_fields(values, list(required), required=required)
         waits = {
             int(number): Erasure(tuple(map(int, units)), int(until), int(byte_count))
@@ -96,7 +97,8 @@ def _parse_cursor(values: object, topic: ServedTopic, now_ms: int) -> _Cursor:
             topic.partitions.check("partition", partition)
         for number in waits:
             topic.partitions.check("partition", number)
-        return _Cursor(partition, int(values["began_ms"]), waits, sums)
+        silent = [str(node) for node in values["silent"]]
+        return _Cursor(partition, int(values["began_ms"]), waits, sums, silent)
     except (AssertionError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise BadRequest("after", "the `next` of the answer before", values) from None
 
@@ -108,10 +110,14 @@ def parse_choice(values: dict[str, Any]) -> ErasureChoice:
         origin = check_served_name(origin)
     if isinstance(values.get("keys"), str):  # its letters would be keys
         raise BadRequest("keys", "a list of texts", values["keys"])
-    _, keys = parse_names(None, values.get("keys"))
+    ids, keys = parse_names(values.get("ids"), values.get("keys"))
     selects = any(values.get(name) not in (None, []) for name in SEEK_FIELDS)
-    if (keys is not None) == selects:
-        raise BadRequest("keys", "keys, or a filter, one of them", values.get("keys"))
+    if [ids is not None, keys is not None, selects].count(True) != 1:
+        raise BadRequest("keys", "keys, ids, or a filter, one of them", values.get("keys"))
+    if ids is not None:
+        if not ids.size or (ids < 0).any():
+            raise BadRequest("ids", "one or more, none of them negative", values["ids"])
+        return ErasureChoice(origin=origin or "", ids=tuple(ids.tolist()))
     if keys is None:
         selection = parse_selection(values, 0, _EVERY_STATE)
         return ErasureChoice(None, selection, origin or "")
@@ -130,18 +136,22 @@ def erase(broker: BrokerPort, topic: ServedTopic, values: dict[str, Any]) -> dic
         reach their dead-letter topic yet; `segments` and `bytes` that are written again;
         `payloads` of the payload store; `changes`: rows of history. All since the first call.
         `next`: `after` of the next call, None = that was all. Then also `letters`, where its dead
-        letters are; `backups`, which have it still, each with `id`, `url`, `cut_ms`, and `until_ms`
-        if it is deleted by itself; `unread`, why backups could not be listed; `took_ms`.
+        letters are; `silent`, other brokers that did not answer, and may have history of it or a
+        copy of the journal; `backups`, which have it still, each with `id`, `url`, `cut_ms`, and
+        `until_ms` if it is deleted by itself; `unread`, why backups could not be listed; `took_ms`.
 
     Raises:
         BadRequest. Refused: the journals are where that cannot be done. Unavailable: ask again.
     """
     choice, now_ms = parse_choice(values), broker.clock.utc_ms()
     cursor = _parse_cursor(values.get("after"), topic, now_ms)
+    others = OtherBrokers(broker, topic.topic.name, set(cursor.silent))
     if cursor.partition >= 0:
-        _erase_in(broker, topic, choice, cursor)
+        asked = {name: values[name] for name in ("keys", *SEEK_FIELDS) if name in values}
+        _erase_in(others, topic, choice, asked, cursor)
     else:
-        _wait(broker, topic, cursor)
+        _wait(others, topic, cursor)
+    cursor.silent = sorted(others.silent)
     if cursor.partition >= 0 or cursor.waits:
         return cursor.sums | {"next": cursor.to_values()}
     took_ms = max(broker.clock.utc_ms() - cursor.began_ms, 0)
@@ -149,6 +159,7 @@ def erase(broker: BrokerPort, topic: ServedTopic, values: dict[str, Any]) -> dic
         "next": None,
         "took_ms": took_ms,
         "letters": _letter_topics(topic),
+        "silent": cursor.silent,
         **_backups(broker),
     }
 
@@ -157,12 +168,16 @@ def erase(broker: BrokerPort, topic: ServedTopic, values: dict[str, Any]) -> dic
 
 
 def _erase_in(
-    broker: BrokerPort, topic: ServedTopic, choice: ErasureChoice, cursor: _Cursor
+    others: OtherBrokers,
+    topic: ServedTopic,
+    choice: ErasureChoice,
+    asked: dict[str, Any],
+    cursor: _Cursor,
 ) -> None:
     """Find what is meant in the cursor's partition, end it, and begin to have it go."""
     number = cursor.partition
     if topic.has_journal(number):
-        piece = _Piece(broker, topic, choice, number)
+        piece = _Piece(others, topic, choice, asked, number)
         cursor.waits[number] = piece.erase()
         for name in SUMS:
             cursor.sums[name] += piece.sums[name]
@@ -174,17 +189,23 @@ class _Piece:
     """The erasure of one partition, up to where its journal has to be waited for."""
 
     def __init__(
-        self, broker: BrokerPort, topic: ServedTopic, choice: ErasureChoice, number: int
+        self,
+        others: OtherBrokers,
+        topic: ServedTopic,
+        choice: ErasureChoice,
+        asked: dict[str, Any],
+        number: int,
     ) -> None:
-        self._broker, self._topic = broker, topic
-        self._choice, self._number = choice, number
+        self._broker, self._topic = others.broker, topic
+        self._others, self._asked = others, asked
+        self._choice, self._number = replace(choice, partition=number), number
         self.sums = dict.fromkeys(SUMS, 0)
 
     def erase(self) -> Erasure:
         """What the journal has to let go of."""
         rows = ErasureRows(self._choice)
         journal, tail = self._look(_where)
-        live = self._selected() if self._choice.is_by_now else _NONE
+        live = self._selected() if self._choice.is_by_now else self._named()
         rows.look(journal.stored(0, tail), self._locators(live), live)
         live, spared = self._sort_out(live, rows.found)
         spared_locators = self._locators(spared)
@@ -195,7 +216,7 @@ class _Piece:
         found = np.setdiff1d(rows.found, spared_locators)
         self.sums["found"] = int(found.size)
         self._erase_payloads(rows, found)
-        self._erase_history(live, spared)
+        self._erase_history(rows, live, spared)
         positions = np.union1d(found >> limits.ROW_BITS, np.array(rows.moves, dtype=np.int64))
         # Also where nothing was found: snapshots of before may have names of groups and tags.
         planned: Erasure = journal.plan_erasure(positions, end)
@@ -223,6 +244,11 @@ class _Piece:
             some, first = self._look(partial(_select_some, selection, first))
             parts.append(some)
         return np.concatenate(parts)
+
+    def _named(self) -> Int64s:
+        """What is live, or retained, of what is named by ids."""
+        sequences = self._choice.sequences
+        return self._look(partial(_stored_of, sequences)) if sequences.size else _NONE
 
     def _sort_out(self, live: Int64s, found: Int64s) -> tuple[Int64s, Int64s]:
         """What is to be ended; and what is live, and is not what is stored of it any more."""
@@ -273,29 +299,13 @@ class _Piece:
                 raise Unavailable("cold payloads of other messages are not back yet", 1_000)
             self._broker.clock.wait_until(min(now_us + LOOK_US, until_us), wake)
 
-    def _erase_history(self, live: Int64s, spared: Int64s) -> None:
-        history, name = self._broker.history, self._topic.topic.name
-        if history.directory is None:
-            return
-        finish_files(self._topic, [self._number])
-        if not history.directory.is_dir():
-            return
-        choice = self._choice
-        selection = choice.selection if choice.is_by_now else None
-        keys = choice.keys if not choice.origin else None
-        recorded = RecordedChoice(np.unique(live), np.unique(spared), keys, selection)
-        outcome: list[ErasedRows | OSError | pa.ArrowException] = []
-
-        def run() -> None:
-            try:
-                outcome.append(erase_recorded(history.files, name, self._number, recorded))
-            except (OSError, pa.ArrowException) as wrong:
-                outcome.append(wrong)
-
-        history.submit(run).result(HISTORY_SECONDS)
-        erased = outcome[0] if outcome else OSError("our bug: the log has it")
-        if not isinstance(erased, ErasedRows):
-            raise Unavailable(f"history of {name} could not be written again: {erased}", 1_000)
+    def _erase_history(self, rows: ErasureRows, live: Int64s, spared: Int64s) -> None:
+        if self._broker.history.directory is not None:
+            finish_files(self._topic, [self._number])
+        known = np.unique(np.concatenate([live, *rows.sequences]))
+        erased = erase_everywhere(
+            self._others, self._choice, self._asked, known=known, spared=spared
+        )
         self.sums["changes"] = erased.rows
         self.sums["bytes"] += erased.byte_count
 
@@ -318,6 +328,12 @@ def _select_some(
         limit=limits.SLAB_ROWS,
         rows_max=limits.BROWSE_ROWS_MAX,
     )
+
+
+def _stored_of(sequences: Int64s, core: PartitionCore) -> Int64s:
+    """Those of these messages that have a row that somebody needs."""
+    sequences = sequences[sequences < core.engine.next_sequence]
+    return sequences[core.views.locators(sequences) >= 0]
 
 
 def _hits(found: Int64s, core: PartitionCore) -> tuple[Int64s, Any]:
@@ -367,13 +383,15 @@ def _forget_texts(core: PartitionCore) -> None:
 # --- what is waited for, and what is told -------------------------------------------------------
 
 
-def _wait(broker: BrokerPort, topic: ServedTopic, cursor: _Cursor) -> None:
+def _wait(others: OtherBrokers, topic: ServedTopic, cursor: _Cursor) -> None:
     """Have journals let go, for a while; those that did are waited for no more."""
+    broker = others.broker
     until_us, wake = broker.clock.now_us() + WAIT_US, Wake()
     while cursor.waits:
         for number, planned in list(cursor.waits.items()):
             journal, _ = answer_of(topic.look(number, _where))
             if journal.press(planned):
+                erase_copies(others, number)
                 del cursor.waits[number]
         if not cursor.waits or broker.clock.now_us() >= until_us:
             return

@@ -87,7 +87,8 @@ class Firings:
         )
         texts["payload"] = pa.array(self.payloads, pa.binary())
         columns = {name: entries.text_column(column) for name, column in texts.items()}
-        return core.apply(command, entries.enqueue_entry(command, columns)).first_sequence
+        entry = entries.enqueue_entry(command, columns, core.engine.next_sequence)
+        return core.apply(command, entry).first_sequence
 
     def _sizes(self) -> npt.NDArray[np.uint32]:
         return payload_sizes(pa.array(self.payloads, pa.binary()))

@@ -84,21 +84,33 @@ def erase_recorded(files: Files, topic: str, number: int, choice: RecordedChoice
     Cost: each file of the partition is read once, in memory one after the other; twice where
     something is looked for in it.
     """
-    found = files.find(topic, 0, limits.INSTANT_MS_MAX, number)
-    gone = _ids(files, topic, found, choice)
+    return erase_told(files, topic, number, recorded_of(files, topic, number, choice))
+
+
+def erase_told(files: Files, topic: str, number: int, gone: Int64s) -> ErasedRows:
+    """Write the files again that tell of the messages with these sequences, ascending.
+
+    Raises:
+        OSError, pa.ArrowException: as `erase_recorded`.
+    """
     if not gone.size:
         return ErasedRows()
     rows = byte_count = 0
     # The newest first: what says that a message came, and so which it is, is there to the last.
-    for file in reversed(found):
+    for file in reversed(files.find(topic, 0, limits.INSTANT_MS_MAX, number)):
         erased = _rewrite(files, topic, file, gone)
         rows += erased.rows
         byte_count += erased.byte_count
     return ErasedRows(rows, byte_count)
 
 
-def _ids(files: Files, topic: str, found: list[HistoryFile], choice: RecordedChoice) -> Int64s:
-    """Sequences of all messages that nothing is to be told of, ascending."""
+def recorded_of(files: Files, topic: str, number: int, choice: RecordedChoice) -> Int64s:
+    """Sequences of all messages that nothing is to be told of, ascending.
+
+    Raises:
+        OSError, pa.ArrowException: a file could not be read.
+    """
+    found = files.find(topic, 0, limits.INSTANT_MS_MAX, number)
     parts = [choice.sequences]
     if choice.keys is not None or choice.selection is not None:
         columns = ["change", "sequence", "due", "key", "group", "priority"]

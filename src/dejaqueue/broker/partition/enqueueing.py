@@ -104,7 +104,8 @@ def _bring_in_together(
             payload_sizes=merged.payload_sizes() if notes_sizes(core.topic()) else None,
             senders=merged.senders,
         )
-        effects = core.apply(command, entries.enqueue_entry(command, merged.texts()))
+        first = core.engine.next_sequence
+        effects = core.apply(command, entries.enqueue_entry(command, merged.texts(), first))
         core.sent(merged.columns.rows, merged.columns.payload_bytes)
         sequence = effects.first_sequence
         core.counting.came_in(command.position, merged.columns.dues_ms, now_ms)

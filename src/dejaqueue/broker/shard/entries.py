@@ -8,7 +8,7 @@ See: docs/reference/journal-format.md.
     kind        params                                  ints                         texts · extra
     OPEN_EPOCH  epoch
     CONFIGURE                                                                        rules
-    ENQUEUE     payload bytes · EnqueueFlag             dues, priorities?, expires?  all · JSON
+    ENQUEUE     payload bytes · EnqueueFlag · first     dues, priorities?, expires?  all · JSON
     LEASE       until · count · lease end · leased                                   filter
     ACK         lease id                                sequences, attempts          stage
     NACK        lease id · due · fate                   as ACK                       reason
@@ -33,7 +33,8 @@ See: docs/reference/journal-format.md.
     IN_VIEW     of the entry that is in it                  of that              number, kind; its
 
 Where ACK, NACK and EXTEND name a whole lease, they have no ints. The extra of ENQUEUE is a list of
-sub-batches, or an object of that and of what else there is.
+sub-batches, or an object of that and of what else there is; its `first` is 1 more than the sequence
+of its first row, 0 = not noted. No replay needs that: it names rows whose messages are done.
 """
 
 from __future__ import annotations
@@ -161,8 +162,14 @@ def _of_view(entry: Entry, position: int) -> commands.InView:
     return commands.InView(entry.now_ms, number, _to_command(inner, position))  # type: ignore[arg-type]  # what is no command of a view is refused by its engine
 
 
-def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> Entry:
-    """The entry of an Enqueue, whose texts the command does not carry."""
+def enqueue_entry(
+    command: commands.Enqueue, texts: dict[str, TextColumn], first_sequence: int = -1
+) -> Entry:
+    """The entry of an Enqueue, whose texts the command does not carry.
+
+    Args:
+        first_sequence: that its first row gets; -1 = it is not noted.
+    """
     flags, ints = EnqueueFlag(0), [command.dues_ms]
     if command.key_hashes is not None:
         flags |= EnqueueFlag.KEYS
@@ -177,12 +184,20 @@ def enqueue_entry(command: commands.Enqueue, texts: dict[str, TextColumn]) -> En
     return Entry(
         EntryKind.ENQUEUE,
         command.now_ms,
-        (command.payload_bytes, int(flags), 0, 0),
+        (command.payload_bytes, int(flags), first_sequence + 1, 0),
         len(command.dues_ms),
         tuple(ints),
         texts,
         _pack_enqueue(command),
     )
+
+
+def sequences_of(entry: Entry) -> Int64s | None:
+    """Of which messages the rows of an ENQUEUE or a RELOCATE are; None = that was not noted."""
+    if entry.kind is EntryKind.RELOCATE:
+        return entry.ints[0]
+    first = entry.params[2] - 1
+    return None if first < 0 else np.arange(first, first + entry.rows, dtype=np.int64)
 
 
 def _sizes(payload: TextColumn) -> npt.NDArray[np.uint32]:

@@ -38,13 +38,18 @@ class ErasureChoice:
 
     Attributes:
         keys: of one of these keys; a dead letter has that of its message; None = any.
-        selection: its states are not read; None = keys alone decide.
+        selection: its states are not read; None = it decides nothing.
         origin: dead letters of messages of this topic; "" = any message.
+        ids: with one of these ids, with `origin` those of the messages that letters were; None =
+            any.
+        partition: the one that is looked through.
     """
 
     keys: tuple[str, ...] | None = None
     selection: Selection | None = None
     origin: str = ""
+    ids: tuple[int, ...] | None = None
+    partition: int = 0
 
     @property
     def is_by_now(self) -> bool:
@@ -52,13 +57,24 @@ class ErasureChoice:
         stored of it."""
         return self.selection is not None and not self.origin
 
+    @property
+    def sequences(self) -> Int64s:
+        """Of the messages of the partition that are named by their ids, ascending."""
+        if self.ids is None or self.origin:
+            return _NONE
+        ids = np.unique(np.array(self.ids, dtype=np.int64))
+        sequences: Int64s = ids[ids >> limits.SEQUENCE_BITS == self.partition] & limits.SEQUENCE_MAX
+        return sequences
+
     def fits(self, entry: Entry) -> Mask:
         """Which rows of an entry are meant, by what is stored of them."""
         mask: Mask = np.ones(entry.rows, dtype=np.bool_)
         if self.keys is not None:
             mask &= self._has_key(entry)
+        if self.ids is not None:
+            mask &= self._has_id(entry)
         if self.origin:
-            mask &= _equal(_header(entry, letters.ORIGIN), (self.origin,))
+            mask &= _came_from(_header(entry, letters.ORIGIN), self.origin)
         if self.selection is not None:
             mask &= _selected(self.selection, entry)
         return mask
@@ -67,6 +83,13 @@ class ErasureChoice:
         assert self.keys is not None
         mask = _equal(_texts(entry, "key"), self.keys)
         return mask | _equal(_header(entry, letters.KEY), self.keys)
+
+    def _has_id(self, entry: Entry) -> Any:
+        assert self.ids is not None
+        if self.origin:
+            return _equal(_header(entry, letters.ORIGIN_ID), tuple(map(str, self.ids)))
+        sequences = entries.sequences_of(entry)
+        return False if sequences is None else np.isin(sequences, self.sequences)
 
     def names(self, entry: Entry) -> bool:
         """Whether an entry that moves messages has the text that they are chosen by."""
@@ -84,6 +107,7 @@ class ErasureRows:
         choice: what is looked for.
         moves: positions of entries without rows of messages that have the text looked for.
         locators: of rows that are meant, by what is stored of them.
+        sequences: of their messages, where the rows say that.
         names: of payloads that are in the payload store, by locator.
         shared: of these the objects that other messages have payloads in, too.
     """
@@ -91,6 +115,7 @@ class ErasureRows:
     choice: ErasureChoice
     moves: list[int] = field(default_factory=list)
     locators: list[Int64s] = field(default_factory=list)
+    sequences: list[Int64s] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
 
@@ -121,6 +146,9 @@ class ErasureRows:
         if not rows.size:
             return
         self.locators.append(rows + first)
+        known = entries.sequences_of(entry)
+        if known is not None:
+            self.sequences.append(known[rows])
         payload = entry.texts.get("payload")
         if payload is not None:
             self._note_payloads(entries.arrow_column(payload, pa.binary()), rows, first)
@@ -159,6 +187,14 @@ def _equal(column: pa.StringArray | None, values: tuple[str, ...]) -> Any:
         return False
     found = pc.is_in(column, value_set=pa.array(values, pa.utf8()))
     return np.asarray(found.cast(pa.uint8())) == 1
+
+
+def _came_from(column: pa.StringArray | None, origin: str) -> Any:
+    """Which rows are letters of a topic, or of a shard of it."""
+    if column is None:
+        return False
+    is_shard = pc.starts_with(column, f"{origin}=")
+    return _equal(column, (origin,)) | (np.asarray(is_shard.cast(pa.uint8())) == 1)
 
 
 def _selected(wanted: Selection, entry: Entry) -> Any:

@@ -5,6 +5,7 @@
     ask_home            what the shards of a topic agree on, asked by the owner of a shard
     ask_shard           that a shard keeps less of the topic's backlog, asked by its home
     ask_history         what a broker recorded of a message, asked by the owner of its topic
+    ask_erasure         that it erases from what it recorded of a partition, asked by its owner
     ask_keys            which keys are taken in a topic to which dead letters go back
     bring_letters       dead letters that go back to a topic which that broker serves
     ask_backup          a step of its part of a backup, asked by the broker that takes it
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 
 TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
 HISTORY, BACKUP = "ask_history", "ask_backup"
-KEYS = "ask_keys"
+ERASURE, KEYS = "ask_erasure", "ask_keys"
 """Their names in the table of calls (access/calls.py); bring_letters is far_letters.py's."""
 
 

@@ -193,6 +193,7 @@ class Browsing:
         topic: str,
         *,
         keys: Sequence[str] | None = None,
+        ids: Sequence[int] | None = None,
         letters: bool = True,
         **where: Unpack[Where],
     ) -> ErasureReport:
@@ -205,6 +206,7 @@ class Browsing:
         Args:
             topic: whose messages.
             keys: of these keys; dead letters go by the key of their message.
+            ids: instead of keys: with these ids; dead letters go by the id of their message.
             letters: those of this topic in its dead-letter topics, too.
             where: instead of keys: which ones, as for `peek`, but without `state`. What is done
                 is judged by what it was when it was sent.
@@ -213,9 +215,9 @@ class Browsing:
             How much it was, and which backups still have it.
 
         Raises:
-            Refused: the journals are on a server. Unavailable: it broke off; ask again.
+            Refused: the journals are in a bucket. Unavailable: it broke off; ask again.
         """
-        body = erasure.check_erase(topic, keys, {**where})
+        body = erasure.check_erase(topic, keys, ids, {**where})
         return waiting.run(erasure.erase, self._core.transport, body, letters)
 
     def seek(

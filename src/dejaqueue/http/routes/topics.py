@@ -19,6 +19,7 @@ from dejaqueue.http.auditing import note
 from dejaqueue.http.bodies import json_object, yes_or_no
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.erasure_shapes import EraseRequest, ErasureReport
+from dejaqueue.http.named import check_id
 from dejaqueue.http.openapi import TopicName, answers, body, route
 from dejaqueue.http.parameters import from_cursor, selection_of, to_cursor
 from dejaqueue.http.service import principal_of, service_of
@@ -149,7 +150,7 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
         {
             "found": 2, "ended": 1, "held": 0, "segments": 1, "bytes": 1_048_576, "payloads": 0,
             "changes": 3, "next": None, "took_ms": 1_300, "letters": ["reminders.dead"],
-            "backups": [], "unread": [],
+            "backups": [], "unread": [], "silent": [],
         },
         "What was erased so far.",
         404,
@@ -159,14 +160,19 @@ def erase(request: Request, topic: TopicName, values: Body) -> Response:
     """End messages, and have every byte of them deleted; of those that are done, too.
 
     A call does a piece of the work, and waits for a few seconds: while `next` is not null, give it
-    as `after`, with the same keys or filter. Dead letters are messages of the topics that `letters`
-    names: erase them there, with this topic as `origin`.
+    as `after`, with the same keys, ids or filter. Dead letters are messages of the topics that
+    `letters` names: erase them there, with this topic as `origin`.
     """
     ACTIONS["erase"].rule.require(principal_of(request), {"topic": topic})
-    check_fields(values, ["keys", "where", "origin", "after"])
+    check_fields(values, ["keys", "ids", "where", "origin", "after"])
     where = values.get("where")
     call = {name: values[name] for name in ("keys", "origin") if values.get(name) is not None}
     call |= {} if where is None else selection_of(where, *SEEK_FIELDS)
+    ids = values.get("ids")
+    if ids is not None:
+        if type(ids) is not list:
+            raise BadRequest("ids", "a list of ids", ids)
+        call["ids"] = [check_id(value, "ids") for value in ids]
     note(request, **audit.facts("erase", call))
     after = from_cursor(values.get("after"))
     answer = service_of(request).broker.call("erase", call | {"topic": topic, "after": after})

@@ -100,6 +100,11 @@ class AppendIndex:
         """Position of the first entry that is kept; that of the next one if none is."""
         return int(self._positions[self._kept]) if len(self) else self.stand.position
 
+    @property
+    def first_number(self) -> int:
+        """Number of the first record that is kept; that of the next one if none is."""
+        return int(self._rows[self._kept]["number"]) if len(self) else self.stand.number
+
     # --- growing -------------------------------------------------------------------------------
 
     def add(
@@ -183,6 +188,29 @@ class AppendIndex:
         rows: npt.NDArray[Any] = self._rows[np.unique(places[places >= 0])]
         return rows
 
+    def end_of(self, positions: Int64s) -> int:
+        """The last entry of the last append that holds one of these; 0 if none is kept."""
+        rows = self.holding(positions)
+        return int(rows[-1]["position"]) + int(rows[-1]["entries"]) - 1 if len(rows) else 0
+
+    def bytes_to(self, position: int) -> int:
+        """Bytes of the kept appends that begin at a position or before."""
+        return int(self._rows[self._kept : self._end_place(position)]["byte_count"].sum())
+
+    def run(self, position: int, end: int, byte_count_max: int) -> Int64s:
+        """First positions of the kept appends from the one that holds `position` on, before
+        `end`: at least one, if there is one, and more of them up to so many bytes."""
+        start = max(self._end_place(position) - 1, self._kept)
+        stop = self._end_place(end - 1)
+        byte_counts = np.cumsum(self._rows[start:stop]["byte_count"])
+        count = max(int(byte_counts.searchsorted(byte_count_max, side="right")), 1)
+        return self._positions[start : min(start + count, stop)].copy()
+
+    def _end_place(self, position: int) -> int:
+        """The row behind the last kept append that begins at a position or before."""
+        kept = self._positions[self._kept : self._count]
+        return self._kept + int(kept.searchsorted(position, side="right"))
+
     def chain_at(self, position: int) -> tuple[int, int] | None:
         """The first append that begins at `position` or behind: (position, entry checksum before).
 
@@ -259,6 +287,19 @@ class AppendIndex:
         number = int(rows[free]["number"]) if free < len(rows) else self.stand.number
         self._trim()
         return number
+
+    def live_to(self, position: int) -> Int64s | None:
+        """Where the live rows of the kept appends lie that begin at a position or before, as one
+        range of positions; None if there are none, or they were not counted yet."""
+        end = self._end_place(position)
+        if not self._adopted or end == self._kept:
+            return None
+        places = self._kept + np.flatnonzero(self._live[self._kept : end])
+        if not len(places):
+            return None
+        last = self._rows[places[-1]]
+        span = [int(self._positions[places[0]]), int(last["position"]) + int(last["entries"]) - 1]
+        return np.array([span], dtype=np.int64)
 
     def _whole_before(self, limit: int) -> int:
         """How many of the kept appends end at position `limit` or before."""

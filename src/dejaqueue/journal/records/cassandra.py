@@ -161,6 +161,8 @@ class CassandraRecordStore(RecordStore):
 class CassandraRecordLog(RecordLog):
     """One partition's records as rows of one partition there."""
 
+    erases = True
+
     def __init__(self, session: CassandraSession, topic: str, partition: int) -> None:
         self._session, self._key = session, (topic, partition)
         self._table = f"{session.keyspace}.log"

@@ -20,6 +20,9 @@ Duties of a `RecordLog` (one object = one partition):
  8. `drop_before(n)` lets the server forget records below n, some time later. The numbers of the
     others stay; `last` stays, also when nothing is left.
  9. Any thread may call `read` while another appends.
+10. Where `erases` is true, `drop_before(n)` returns when the server has deleted the records below
+    n, but the last one: nobody can read them any more. What the server keeps of deleted bytes in
+    logs and files of its own is said in docs/guides/erasure.md.
 """
 
 from __future__ import annotations
@@ -32,7 +35,13 @@ Bytes: TypeAlias = bytes | memoryview
 
 
 class RecordLog(ABC):
-    """The numbered records of one partition. See the duties on top of this file."""
+    """The numbered records of one partition. See the duties on top of this file.
+
+    Attributes:
+        erases: see duty 10.
+    """
+
+    erases: bool = False
 
     @abstractmethod
     def last(self) -> int:

@@ -40,14 +40,16 @@ from dejaqueue.journal.format import Piece
 from dejaqueue.journal.interface import (
     TEXT_COLUMNS,
     Entry,
+    Erasure,
     Int64s,
     Journal,
     Snapshot,
     SnapshotFile,
 )
-from dejaqueue.journal.records.append_cache import AppendCache
+from dejaqueue.journal.records.append_cache import RUN_BYTES_MAX, AppendCache
 from dejaqueue.journal.records.append_index import AppendIndex, ReadCursor
 from dejaqueue.journal.records.concurrency import Concurrency
+from dejaqueue.journal.records.erasure import RecordErasure
 from dejaqueue.journal.records.interface import RecordLog, RecordStore
 from dejaqueue.journal.records.mirror import Mirror, covers, segment_at
 from dejaqueue.journal.records.reading import CheckedRecords, EntryFacts, WholeAppend
@@ -111,6 +113,7 @@ class RecordJournal(Journal):
         on_close: Callable[[], None] = lambda: None,
         check_made: Callable[[], None] | None = None,
         is_short: Callable[[], bool] = lambda: False,
+        ask: Callable[[], None] = lambda: None,
         cipher: Cipher | None = None,
     ) -> None:
         self._cipher = cipher
@@ -140,6 +143,15 @@ class RecordJournal(Journal):
             patience_seconds,
             concurrency or Concurrency(),
             self._closing,
+        )
+        self._erasure = RecordErasure(
+            place,
+            records,
+            mirror,
+            self._guard,
+            concurrency or Concurrency(),
+            check_owner=self._writer.check_owner,
+            ask=ask,
         )
 
     # --- opening -------------------------------------------------------------------------------
@@ -326,9 +338,11 @@ class RecordJournal(Journal):
     def scan(self, after: int) -> Iterator[tuple[int, int, Entry]]:
         """See Journal.scan. What opening has read is not asked for again."""
         self._check_usable()
-        position, tail = after + 1, self._append_index.tail
+        yield from self._entries(after + 1, self._append_index.tail)
+
+    def _entries(self, position: int, tail: int) -> Iterator[tuple[int, int, Entry]]:
         while position <= tail:
-            segment, view, mirrored = self._segment_with(position)
+            segment, view, mirrored = self._segment_with(position, tail)
             for place in range(position - segment.first, segment.count):
                 at = int(segment.offsets()[place]) << 3
                 trusted = segment.is_verified(place)
@@ -347,16 +361,21 @@ class RecordJournal(Journal):
                 if position > tail:
                     return
 
-    def _segment_with(self, position: int) -> tuple[Segment, memoryview, bool]:
-        """Where an entry is, its bytes, and whether that is the mirror."""
-        segment = segment_at(self._mirror.listed, position)
+    def _segment_with(self, position: int, tail: int) -> tuple[Segment, memoryview, bool]:
+        """Where an entry is, its bytes, and whether that is the mirror. What follows up to `tail`
+        is read from the server as well, if that has to be asked."""
+        listed = self._mirror.listed
+        segment = segment_at(listed, position)
         if segment is not None:
             try:
                 return segment, self._mirror.load(segment), True
             except (JournalDamaged, OSError) as damage:
                 log.warning("%s; it is read again", damage)
                 self._mirror.discard(np.array([position], dtype=np.int64))
-        asked = np.array([position], dtype=np.int64)
+        later = [one.first for one in self._mirror.listed.segments if one.first > position]
+        end = min([tail + 1, *later])
+        with self._guard:
+            asked = self._append_index.run(position, end, RUN_BYTES_MAX)
         segment = segment_at(self._from_server(asked), position)
         if segment is None:
             raise JournalDamaged(f"{self._place}: entry {position} was given back")
@@ -461,7 +480,7 @@ class RecordJournal(Journal):
         if self._failure is not None:
             return
         try:
-            self._log.drop_before(self._dropped_number)
+            self._erasure.drop_below(self._dropped_number)
         except DejaQError as failure:
             log.warning("%s: older records stay for now: %s", self._place, failure)
 
@@ -469,7 +488,56 @@ class RecordJournal(Journal):
         """See Journal.sparse: the beginning of the journal, if it is mostly dead."""
         self._check_usable()
         with self._guard:
-            return self._append_index.sparse(self._replayed())
+            pressed = self._erasure.rows(self._append_index)
+            return self._append_index.sparse(self._replayed()) if pressed is None else pressed
+
+    # --- erasing -------------------------------------------------------------------------------
+
+    def stored(self, after: int, end: int) -> Iterator[tuple[int, Entry]]:
+        """See Journal.stored."""
+        self._check_usable()
+        self._erasure.check()
+        following = max(after + 1, self._append_index.first_position)
+        try:
+            for position, _, entry in self._entries(following, min(end, self.tail)):
+                following = position + 1
+                yield position, entry
+        except JournalDamaged:
+            if following >= self._append_index.first_position:
+                raise
+            # Dropped since the look into the append index.
+            raise Unavailable(f"{self._place}: entries are being given back", 100) from None
+
+    def plan_erasure(self, positions: Int64s, until: int) -> Erasure:
+        """See Journal.plan_erasure."""
+        self._check_usable()
+        return self._erasure.plan(self._append_index, positions, until)
+
+    def press(self, erasure: Erasure) -> bool:
+        """See Journal.press."""
+        self._check_usable()
+        return self._erasure.press(self._append_index, self._snapshot_objects, erasure)
+
+    @property
+    def is_pressed(self) -> bool:
+        """See Journal.is_pressed."""
+        kept = self._snapshot_objects.kept_position
+        return self._erasure.is_pressed(min(self._truncated, kept), kept)
+
+    @property
+    def is_urgent(self) -> bool:
+        """See Journal.is_urgent."""
+        return self.is_pressed
+
+    @property
+    def has_rows_pressed(self) -> bool:
+        """See Journal.has_rows_pressed."""
+        return self._erasure.has_rows(self._append_index)
+
+    @property
+    def is_asked(self) -> bool:
+        """See Journal.is_asked."""
+        return self.has_rows_pressed
 
     # --- room, snapshots, end ------------------------------------------------------------------
 

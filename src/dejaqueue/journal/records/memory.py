@@ -22,6 +22,8 @@ class MemoryRecords(RecordLog):
         is_dropped: whoever still has it open can append nothing.
     """
 
+    erases = True
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.contents: dict[int, bytes] = {}

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dejaqueue.errors import JournalDamaged
+from dejaqueue.errors import JournalDamaged, Unavailable
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.encryption.clear_budget import ClearBudget
@@ -76,6 +76,10 @@ class CacheFiles(FileSystem):
 
     def sync_directory(self, directory: Path) -> None:
         """Not needed."""
+
+    def sync_deletions(self, directory: Path) -> None:
+        """Make deletions durable: of what is erased nothing comes back."""
+        super().sync_directory(directory)
 
 
 def covers(listed: SegmentList, positions: Int64s) -> Mask:
@@ -338,6 +342,24 @@ class Mirror:
         """Entries before this one are not needed any more."""
         with self._guard:
             self._drop([one for one in self.listed.segments[:-1] if one.last < position])
+
+    def erase_before(self, position: int) -> None:
+        """No file has an entry of before this one from now on, also after a crash. What lies
+        beside such entries is read from the server.
+
+        Raises:
+            Unavailable: a file could not be deleted.
+        """
+        with self._guard:
+            self._drop([one for one in self.listed.segments if one.first < position])
+            kept = {one.path.name for one in self.listed.segments}
+            try:
+                left = [one for one in self._files.names(self._directory) if one not in kept]
+                for name in left:  # it could not be deleted when it was dropped
+                    self._files.unlink(self._directory / name)
+                self._files.sync_deletions(self._directory)
+            except OSError as failure:
+                raise Unavailable(f"{self._directory}: a copy stays: {failure}") from failure
 
     def _keep_within(self) -> None:
         if self._byte_count_max is None:

@@ -163,6 +163,8 @@ class RedisRecordStore(RecordStore):
 class RedisRecordLog(RecordLog):
     """One partition's records in a stream."""
 
+    erases = True
+
     def __init__(self, connection: RedisConnection, key: str) -> None:
         self._connection, self._key = connection, key
         self._append = connection.client.register_script(APPEND)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -150,6 +150,27 @@ class SnapshotObjects:
             self._contents.clear()
             self._forget()
 
+    def erase_older(self, check_owner: Callable[[], None]) -> None:
+        """Delete whatever the snapshots that are kept do not need, whoever stored it.
+
+        Args:
+            check_owner: raises if somebody else may have stored snapshots meanwhile: they are
+                known to nobody here, and stay.
+
+        Raises:
+            Fenced, Unavailable.
+        """
+        with self._lock:
+            found = set(self._store.object_names(self._prefix))
+            check_owner()  # the next owner appends before it stores
+            kept = self._kept()
+            self._store.drop_objects(sorted((self._there | found) - kept))
+            self._there = kept
+
+    def _kept(self) -> set[str]:
+        kept = {self._path(manifest) for manifest in self.manifests}
+        return kept | {self._part_prefix + name for m in self.manifests for name in m.parts}
+
     def _path(self, manifest: Manifest) -> str:
         return f"{self._manifest_prefix}{manifest.position:020d}"
 
@@ -168,8 +189,7 @@ class SnapshotObjects:
     def _forget(self) -> None:
         """Delete what the newest two do not need. What stays costs room, nothing else."""
         self.manifests = self.manifests[-KEPT:]
-        kept = {self._path(manifest) for manifest in self.manifests}
-        kept |= {self._part_prefix + name for m in self.manifests for name in m.parts}
+        kept = self._kept()
         try:
             self._store.drop_objects(sorted(self._there - kept))
             self._there = kept

@@ -88,6 +88,8 @@ def _change(statement: str, connection: SqlConnection) -> int:
 class SqlRecords(RecordLog):
     """The records of one partition. Made by its store."""
 
+    erases = True
+
     def __init__(self, store: SqlRecordStore, log_id: int, name: str) -> None:
         self._store, self._log, self._name = store, log_id, name
         self._closed = False

@@ -140,7 +140,7 @@ class RecordJournalStore(JournalStore):
             cipher = self.encryption.cipher(f"journal/{topic}/{partition}")
         mirror = Mirror(
             self._files,
-            self._root / "topics" / topic / f"{partition:05d}",
+            self._directory(topic, partition),
             topic=xxhash.xxh3_64_intdigest(topic.encode()),
             partition=partition,
             segment_bytes=self._segment_bytes,
@@ -161,6 +161,7 @@ class RecordJournalStore(JournalStore):
                 concurrency=self._concurrency,
                 on_close=lambda: self._forget(topic, partition),
                 is_short=lambda: self.is_short(),
+                ask=lambda: self.ask([(topic, partition)]),
                 check_made=(lambda: self._check_made(topic)) if only_made else None,
                 cipher=cipher,
             )
@@ -219,6 +220,24 @@ class RecordJournalStore(JournalStore):
                     self._files.remove_tree(self._root / "topics" / name)
                 except OSError as failure:
                     log.warning("a copy that nobody needs stays for now: %s", failure)
+
+    def erase_copy(self, topic: str, partition: int) -> None:
+        """See JournalStore.erase_copy."""
+        directory = self._directory(topic, partition)
+        with self._guard:  # nobody opens it meanwhile
+            if (topic, partition) in self._open:
+                raise Unavailable(f"the journal of {topic}/{partition} is open here", 500)
+            try:
+                if self._files.names(directory):
+                    self._files.remove_tree(directory)
+                    self._files.sync_deletions(directory.parent)
+            except FileNotFoundError:
+                return
+            except OSError as failure:
+                raise Unavailable(f"{directory}: a copy stays: {failure}") from failure
+
+    def _directory(self, topic: str, partition: int) -> Path:
+        return self._root / "topics" / topic / f"{partition:05d}"
 
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""

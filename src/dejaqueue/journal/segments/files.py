@@ -132,6 +132,10 @@ class FileSystem:
         finally:
             os.close(fd)
 
+    def sync_deletions(self, directory: Path) -> None:
+        """Make deletions in a directory durable, also where files may be lost."""
+        self.sync_directory(directory)
+
     def rename(self, old: Path, new: Path) -> None:
         """Give a file or directory a name, replacing a file that has it."""
         os.replace(old, new)

@@ -80,6 +80,20 @@ def test_an_enqueue_comes_back__with_refused_rows_and_key_hashes() -> None:
     assert same(entries.to_command(entry, 4), sized)
 
 
+def test_an_enqueue_says_which_messages_it_has() -> None:
+    command = commands.Enqueue(1, 4, np.array([10, 20]), (SubBatch("", 0, 2),))
+    entry = entries.enqueue_entry(command, {}, 0)
+    found = entries.sequences_of(entry)
+    assert found is not None
+    assert found.tolist() == [0, 1]
+    assert same(entries.to_command(entry, 4), command)
+    assert entries.sequences_of(entries.enqueue_entry(command, {})) is None
+    copy = entries.relocate_entry(commands.Relocate(1, 5, np.array([7, 9])), {})
+    copied = entries.sequences_of(copy)
+    assert copied is not None
+    assert copied.tolist() == [7, 9]
+
+
 def test_a_slice_is_stored_from_offset_zero() -> None:
     text = entries.text_column(pa.array(["aa", "b", "ccc"])[1:])
     assert text.offsets.tolist() == [0, 1, 4]

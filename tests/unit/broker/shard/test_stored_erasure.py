@@ -17,8 +17,8 @@ from dejaqueue.engine import commands
 from dejaqueue.engine.arrays import Words
 from dejaqueue.engine.message_filter import Selection
 from dejaqueue.journal.interface import Entry, TextColumn
-from dejaqueue.model import TagFilter
-from dejaqueue.schema.dead_letters import KEY, ORIGIN
+from dejaqueue.model import TagFilter, pack_id
+from dejaqueue.schema.dead_letters import KEY, ORIGIN, ORIGIN_ID
 from dejaqueue.schema.packing import RECORD, UNIT
 from dejaqueue.schema.references import Reference
 
@@ -32,12 +32,12 @@ def texts(**columns: list[str] | list[bytes]) -> dict[str, TextColumn]:
     }
 
 
-def sent(**columns: list[str] | list[bytes]) -> Entry:
-    """Two rows, due at 10 and 20, of priorities 1 and 2."""
+def sent(first: int = -1, **columns: list[str] | list[bytes]) -> Entry:
+    """Two rows, due at 10 and 20, of priorities 1 and 2; `first` is the sequence of the first."""
     command = commands.Enqueue(
         1, 4, np.array([10, 20]), SUBS, priorities=np.array([1, 2], dtype=np.uint16)
     )
-    return entries.enqueue_entry(command, texts(payload=[b"a", b"b"], **columns))
+    return entries.enqueue_entry(command, texts(payload=[b"a", b"b"], **columns), first)
 
 
 def copied(**columns: list[str] | list[bytes]) -> Entry:
@@ -61,6 +61,26 @@ def test_a_dead_letter_is_found_by_the_key_of_its_message__of_one_origin() -> No
     assert rows(ErasureChoice(("k",)), letter) == [0, 1]
     assert rows(ErasureChoice(("k",), origin="orders"), letter) == [0]
     assert rows(ErasureChoice(("k",), origin="others"), letter) == []
+
+
+def test_letters_of_a_shard_are_of_its_topic() -> None:
+    headers = [f"{ORIGIN}{UNIT}orders=1-3", f"{ORIGIN}{UNIT}ordersother"]
+    letters = sent(key=["k", "k"], headers=headers)
+    assert rows(ErasureChoice(("k",), origin="orders"), letters) == [0]
+
+
+def test_an_id_is_found__in_its_partition__also_in_a_copy() -> None:
+    choice = ErasureChoice(ids=(pack_id(2, 6), pack_id(2, 8), pack_id(1, 5)), partition=2)
+    assert rows(choice, sent(first=5)) == [1]
+    assert rows(choice, copied(key=["", ""])) == [1]
+    assert rows(choice, sent()) == []  # an older broker did not say which they are
+
+
+def test_a_dead_letter_is_found_by_the_id_of_its_message() -> None:
+    header = RECORD.join([f"{ORIGIN}{UNIT}orders", f"{ORIGIN_ID}{UNIT}77"])
+    letters = sent(first=77, headers=[header, ""])
+    assert rows(ErasureChoice(ids=(77,), origin="orders"), letters) == [0]
+    assert rows(ErasureChoice(ids=(78,), origin="orders"), letters) == []
 
 
 @pytest.mark.parametrize(

@@ -129,3 +129,37 @@ def test_blocks_never_change_and_old_ones_are_forgotten(monkeypatch: pytest.Monk
         add(append_index, entries=1)
     assert append_index.tail == 209
     assert append_index.holding(np.array([209], dtype=np.int64))["number"].tolist() == [209]
+
+
+def test_what_lies_up_to_a_position_is_told() -> None:
+    append_index = filled(5)  # entries 1 and 2, 3 and 4, …
+    assert (append_index.first_number, append_index.end_of(np.array([3, 6]))) == (1, 6)
+    assert append_index.end_of(np.array([99])) == append_index.end_of(np.array([], np.int64)) == 0
+    assert (append_index.bytes_to(0), append_index.bytes_to(4)) == (0, 2_000)
+    append_index.free(locators(1))
+    append_index.free(locators(5))
+    assert append_index.live_to(2) is None
+    found = append_index.live_to(6)
+    assert found is not None
+    assert found.tolist() == [[3, 4]]
+    append_index.give_back(10)
+    assert append_index.first_number == 2
+    assert append_index.bytes_to(4) == 1_000
+    append_index.free(locators(3, 7, 9))
+    assert append_index.give_back(10) == append_index.first_number == 6
+    assert append_index.live_to(10) is None
+
+
+def test_before_it_is_known_what_is_live_nothing_is() -> None:
+    append_index = AppendIndex()
+    add(append_index)
+    assert append_index.live_to(2) is None
+
+
+def test_appends_are_read_in_runs() -> None:
+    append_index = filled(5)
+    assert append_index.run(4, 11, 2_500).tolist() == [3, 5]
+    assert append_index.run(4, 11, 1).tolist() == [3]
+    assert append_index.run(4, 6, 9_000).tolist() == [3, 5]
+    assert append_index.run(4, 5, 9_000).tolist() == [3]
+    assert append_index.run(9, 11, 9_000).tolist() == [9]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dejaqueue.errors import JournalDamaged
+from dejaqueue.errors import JournalDamaged, Unavailable
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.format import Piece
 from dejaqueue.journal.interface import Entry
@@ -133,3 +133,30 @@ def test_what_is_of_another_log_goes_when_the_server_has_something_else() -> Non
     add(mirror, written, range(1, 5))
     assert here(mirror, 30) == [1, 2, 3, 4]
     check(mirror, written, [1, 2, 3, 4])
+
+
+def test_no_file_has_an_entry_that_is_erased__and_what_comes_is_kept(tmp_path: Path) -> None:
+    written = entries(30)
+    mirror = made(CacheFiles(), tmp_path)
+    add(mirror, written, range(1, 21))
+    [file] = tmp_path.iterdir()  # being written to
+    mirror.erase_before(1)
+    assert [file] == list(tmp_path.iterdir())
+    mirror.erase_before(11)
+    assert list(tmp_path.iterdir()) == []
+    assert here(mirror, 30) == []
+    add(mirror, written, range(21, 31))
+    check(mirror, written, list(range(21, 31)))
+    mirror.close()
+
+
+def test_a_copy_that_cannot_be_deleted_is_told() -> None:
+    files = FaultyFileSystem(MemoryFileSystem())
+    mirror = made(files)
+    add(mirror, entries(5), range(1, 6))
+    files.fail_always("unlink", errno.EIO)
+    with pytest.raises(Unavailable):
+        mirror.erase_before(6)
+    files.fail_always("unlink", None)
+    mirror.erase_before(6)
+    assert files.names(ROOT) == []

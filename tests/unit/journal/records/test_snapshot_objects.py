@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
+from dejaqueue.errors import BadRequest, Fenced, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import SnapshotFile
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.snapshot_objects import SnapshotObjects
@@ -121,3 +121,27 @@ def test_old_snapshots_that_cannot_be_deleted_stay(caplog: pytest.LogCaptureFixt
     is_there = True
     put(snapshots, 8, n8=b"x")
     assert parts(store) == ["n7", "n8"]
+
+
+def test_what_an_owner_before_stored_late_is_erased__but_nothing_of_the_next_one(
+    store: MemoryRecordStore,
+) -> None:
+    former = SnapshotObjects(store, "p")
+    put(former, 5, a=b"one")
+    snapshots = SnapshotObjects(store, "p")
+    put(former, 6, late=b"of the owner before")
+    put(snapshots, 7, b=b"two")
+    put(snapshots, 8, c=b"three")
+    assert "late" in parts(store)
+    snapshots.erase_older(lambda: None)
+    assert parts(store) == ["b", "c"]
+    assert len(store.object_names("p/snapshots/")) == 2
+
+    put(SnapshotObjects(store, "p"), 9, d=b"of the next owner")
+
+    def overtaken() -> None:
+        raise Fenced("another owner wrote")
+
+    with pytest.raises(Fenced):
+        snapshots.erase_older(overtaken)
+    assert "d" in parts(store)

@@ -197,3 +197,21 @@ def test_a_closed_store_does_nothing_more__and_closing_twice_is_fine(make: MakeS
     for call in (lambda: store.load_document("keys"), store.made, lambda: store.open("t", 1)):
         with pytest.raises(Unavailable, match="the store is closed"):
             call()
+
+
+def test_a_copy_is_erased__but_not_of_a_journal_that_is_open(
+    make: MakeStore, tmp_path: Path
+) -> None:
+    store = make(tmp_path)
+    for partition in (0, 1):
+        store.open("t", partition).append([make_ack(1)], 0, 1)
+    directory = tmp_path / "topics" / "t"
+    with pytest.raises(Unavailable, match="is open here"):
+        store.erase_copy("t", 0)
+    store.erase_copy("other", 0)
+    store._open["t", 0].close()  # type: ignore[union-attr]
+    assert list((directory / "00000").iterdir())
+    store.erase_copy("t", 0)
+    assert not (directory / "00000").exists()
+    assert list((directory / "00001").iterdir())
+    assert store.open("t", 0).tail == 1

@@ -201,6 +201,8 @@ class NatsRecordStore(RecordStore):
 class NatsRecordLog(RecordLog):
     """One partition's records in a stream."""
 
+    erases = True
+
     def __init__(
         self,
         connection: NatsConnection,
