@@ -1,8 +1,8 @@
 """Every rule is tried on memory and on segment files, on three brokers and on three processes.
 
-The last two cost more: the first test of each file runs on three brokers everywhere, and with
-DEJAQ_RELIABILITY=all (`make reliability`) all tests run on both but those of the marks `one_broker`
-and `one_process`, which say why.
+The last two cost more: the first test of each file runs on both everywhere, and with
+DEJAQ_RELIABILITY=all (`make reliability`) all tests do but those of the marks `one_broker` and
+`one_process`, which say why.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ def _runs(metafunc: pytest.Metafunc, fixture: str, topology: str) -> bool:
         return False
     if topology == "processes" and metafunc.definition.get_closest_marker("one_process"):
         return False
-    if topology == "processes" and not ALL:
-        return False
     place = metafunc.module.__name__, topology
     return (
         ALL or _chosen.setdefault(place, metafunc.function.__name__) == metafunc.function.__name__
@@ -50,8 +48,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test the topologies that it is to run on."""
     for name, topologies in FIXTURES.items():
         if name in metafunc.fixturenames:
-            several = [one for one in SEVERAL if _runs(metafunc, name, one)]
+            several = [_param(one) for one in SEVERAL if _runs(metafunc, name, one)]
             metafunc.parametrize(name, [*topologies, *several], indirect=True)
+
+
+def _param(topology: str) -> Any:
+    """Real processes are left out where only what is quick is run."""
+    marks = [pytest.mark.crash] if topology == "processes" else []
+    return pytest.param(topology, marks=marks)
 
 
 class Clusters:

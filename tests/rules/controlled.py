@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import dejaqueue.broker.broker as broker_module
+import dejaqueue.cli.processes as processes_module
 import dejaqueue.cluster.node as node_module
 from dejaqueue.broker.broker import Broker
 from dejaqueue.cli.processes import Processes
@@ -102,6 +103,8 @@ def _control() -> None:
         (Broker, "start", started),
         (Processes, "_command", own_command),
         (broker_module, "broker_clock", controlled.clock),
+        # A test ends a process again and again; the pauses before a start would grow to 30 seconds.
+        (processes_module, "PAUSE_MS_MAX", processes_module.PAUSE_MS_FIRST),
         (node_module, "ClockComparison", OneClock),
     ):
         setattr(owner, name, own)

@@ -77,6 +77,7 @@ def test_a_consumer_that_closes_gives_back_what_it_holds(make_broker: MakeBroker
     assert second.payloads() == [b"a"]
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_what_is_on_its_way_to_a_consumer_that_closes_goes_back_too(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ from dejaqueue.settings import BrokerSettings
 
 SHARDS_MIN: Final = 16
 SHARDS_EACH: Final = 4
-"""Of a new directory, for each process: so that they come out even, and more may come."""
+"""Of a new directory, for each process: so that more may come."""
 KEPT: Final = ("documents/", "cluster/")
 """API keys, and which cluster it is: facts that outlive the parent."""
 PAUSE_MS_FIRST: Final = 250
@@ -96,7 +96,7 @@ class Processes:
         # Children must not be ended by a signal that is meant for the parent and comes too early.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         with ExitStack() as ending:
-            lock, shards = prepare(self._root, max(SHARDS_MIN, SHARDS_EACH * self._count))
+            lock, shards = prepare(self._root, shards_of_new(self._count))
             ending.callback(lock.release)
             if self._count > shards:
                 limit = f"at most {shards}, into which {self._root} is divided for good"
@@ -342,6 +342,16 @@ class _Child:
         except (ValueError, KeyError, TypeError):
             return
         self._on_ready(self)
+
+
+def shards_of_new(processes: int) -> int:
+    """How many shards a new directory has: as many for each process, so that also a topic whose
+    shards lie behind the last one and before the first meets all of them.
+
+    >>> [shards_of_new(count) for count in (1, 2, 3, 4, 5)]
+    [16, 16, 18, 16, 20]
+    """
+    return processes * max(SHARDS_EACH, -(-SHARDS_MIN // processes))
 
 
 def _count(text: str) -> int:

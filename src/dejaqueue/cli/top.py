@@ -54,7 +54,7 @@ def top(*, interval_ms: int, count: int | None, as_json: bool, url: str) -> None
 
     Press q to end, b, n, s or l to sort. Without a terminal it prints JSON.
     """
-    with connect(url) as client:
+    with connect(url, retry_ms_max=0) as client:
         looks = Looks(client, url)
         if as_json or not terminal.is_terminal():
             _print_looks(looks, interval_ms, count)

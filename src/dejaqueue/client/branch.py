@@ -163,12 +163,13 @@ class Begun:
 
 
 def begin(core: ClientCore, topic: str, timeout_ms: int, **of: Any) -> Begun:
-    """Begin a transaction in branches.
+    """Begin a transaction in branches; it is tried for as long as the client's retries last.
 
     Args:
         of: `query` and `epoch` of a sink.
     """
     body = {"topic": topic, "timeout_ms": timeout_ms, "branched": True, **of}
-    answer = core.transport.action("begin_transaction", body).result()
+    # Begun twice by a lost answer, nothing is staged under the first name, which ends by itself.
+    answer = core.call("begin_transaction", body)
     committed = bool(answer.get("committed", False))
     return Begun(str(answer["transaction"]), int(answer["until_ms"]), committed)

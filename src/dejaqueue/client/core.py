@@ -279,6 +279,10 @@ class ClientCore:
         """Make a call that may be repeated, for as long as retries last. Blocks."""
         return self._patiently(lambda: self.transport.action(action, body).result())
 
+    def rows(self, ticket: dict[str, Any]) -> pa.Table:
+        """Rows without leasing, for which is asked as long as retries last. Blocks."""
+        return self._patiently(lambda: self.transport.rows(ticket).result())
+
     @property
     def part_calls(self) -> PartCalls:
         """Calls of payloads that are streamed."""

@@ -44,12 +44,11 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One stretch for each partition, and as many sequences as the option says."""
-        transport = self._options.transport()
+        core = self._options.client("spark-read")
         try:
-            body = {"name": self._options.served}
-            ranges = transport.action("scan_ranges", body).result()["partitions"]
+            ranges = core.call("scan_ranges", {"name": self._options.served})["partitions"]
         finally:
-            transport.close()
+            core.close()
         pushed = self._pushed
         stretches: list[InputPartition] = []
         for part in ranges:

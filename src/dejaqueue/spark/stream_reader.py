@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 
 from dejaqueue import limits
 from dejaqueue.client.core import ClientCore
-from dejaqueue.errors import DejaQError, Refused
+from dejaqueue.errors import DejaQError, Refused, Unavailable
 from dejaqueue.spark.columns import Shaper
 from dejaqueue.spark.options import Options
 
@@ -187,8 +187,7 @@ class _Driver:
         left, partitions = rows, list(range(count))
         while left > 0 and partitions:
             share, full = -(-left // len(partitions)), []
-            for partition, wanted, answer in self._asked(partitions, share, left, byte_count):
-                got = answer.result()
+            for partition, wanted, got in self._asked(partitions, share, left, byte_count):
                 ready[partition] = got["ready"]
                 if got["claim"] is not None:
                     claims.setdefault(str(partition), []).append([got["claim"], got["rows"]])
@@ -202,21 +201,27 @@ class _Driver:
 
     def _asked(
         self, partitions: list[int], share: int, left: int, byte_count: int
-    ) -> list[tuple[int, int, Future[dict[str, Any]]]]:
+    ) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """Ask partitions for a share each, all at once: partition, rows, and the answer."""
-        asked = []
+        asked: list[tuple[int, dict[str, Any], Future[dict[str, Any]]]] = []
         for partition in partitions:
             wanted = min(share, left, limits.CLAIM_ROWS_MAX)
             if wanted <= 0:
                 break
             left -= wanted
-            body = {"topic": self._options.served, "partition": partition, "rows": wanted}
+            body: dict[str, Any] = {"topic": self._options.served, "partition": partition}
+            body |= {"rows": wanted, "lease_ms": self._options.claim_ms}
             if byte_count:
                 body["bytes"] = -(-byte_count // len(partitions))
-            # Not repeated if the answer is lost: what it claimed comes back by itself.
-            body["lease_ms"] = self._options.claim_ms
-            asked.append((partition, wanted, self._core.transport.action("claim", body)))
-        return asked
+            asked.append((partition, body, self._core.transport.action("claim", body)))
+        for partition, body, answer in asked:
+            try:
+                got = answer.result()
+            except Unavailable:
+                # A broker died, which is no reason for a query to end. If it had claimed something,
+                # that is in no batch, and comes back when the time of the claim is over.
+                got = self._core.call("claim", body)
+            yield partition, body["rows"], got
 
     def ack(self, claims: Claims) -> None:
         """Ack claims, once."""

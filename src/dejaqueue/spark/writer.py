@@ -124,11 +124,8 @@ class Writer(DataSourceArrowWriter):
         self._options = options
         core = options.client("spark-job")
         try:
-            self._partition_count = int(
-                core.transport.action("describe_topic", {"name": options.topic}).result()[
-                    "partitions"
-                ]
-            )
+            described = core.call("describe_topic", {"name": options.topic})
+            self._partition_count = int(described["partitions"])
             self._transaction = begin(core, options.topic, options.timeout_ms).name
         finally:
             core.close()

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.cli.processes import Processes, _arguments, _count
+from dejaqueue.cli.processes import Processes, _arguments, _count, shards_of_new
+from dejaqueue.cluster.placement import dealt
 from dejaqueue.errors import BadRequest
 from dejaqueue.setting_groups import DoqSettings
 from dejaqueue.settings import BrokerSettings, ClusterSettings, JournalSettings, ServerSettings
@@ -70,6 +71,16 @@ def test_auto_is_a_process_for_each_core() -> None:
     for wrong in ("0", "many", "100", "-1"):
         with pytest.raises(ValueError, match="processes"):
             settings(processes=wrong)
+
+
+@pytest.mark.parametrize("count", range(1, 20))
+def test_a_topic_with_a_shard_for_each_process_meets_all_of_them(count: int) -> None:
+    """Wherever it begins: its shards lie side by side, and the first slot follows the last."""
+    names = tuple(f"process-{number}" for number in range(count))
+    slots = shards_of_new(count)
+    owners = dealt(names, slots, names)
+    for start in range(slots):
+        assert {owners[(start + shard) % slots] for shard in range(count)} == set(names)
 
 
 def test_children_get_the_same_command_line() -> None:

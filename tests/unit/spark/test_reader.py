@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import Future
 from typing import Any, cast
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartiti
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from dejaqueue import Client, limits
+from dejaqueue.errors import Unavailable
 from dejaqueue.spark.options import Options
 from dejaqueue.spark.reader import FilteringReader, Stretch
 from tests.integration.access_fixture import running
@@ -21,6 +23,18 @@ from tests.unit.client.fake_transport import FakeTransport
 
 SLAB = limits.SLAB_ROWS
 SCHEMA = StructType([StructField("id", LongType()), StructField("payload", BinaryType())])
+
+
+class AwayAtFirst(FakeTransport):
+    """The broker is just being taken over when it is asked: that is no reason for a job to fail."""
+
+    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        if self.calls:
+            return super().action(name, body)
+        self.calls.append((name, body))
+        away: Future[dict[str, Any]] = Future()
+        away.set_exception(Unavailable("nobody answers", 1))
+        return away
 
 
 @pytest.fixture
@@ -34,7 +48,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         return {"partitions": parts}
 
     def transport(self: Options) -> FakeTransport:
-        return FakeTransport(actions={"scan_ranges": answer})
+        return AwayAtFirst(actions={"scan_ranges": answer})
 
     monkeypatch.setattr(Options, "transport", transport)
     return places

@@ -44,6 +44,8 @@ class Broker:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.extended = threading.Event()
         self.fails = False
+        self.is_lost: set[int] = set()
+        """Partitions whose next claim has no answer, though it was made."""
         self.is_closed = False
         self.transport = self
 
@@ -55,12 +57,18 @@ class Broker:
         self.due[partition] -= rows
         answer: Future[dict[str, Any]] = Future()
         claim = len(self.claims) if rows else None
-        answer.set_result({"claim": claim, "rows": rows, "ready": self.due[partition]})
+        if partition in self.is_lost:
+            self.is_lost.remove(partition)
+            answer.set_exception(Unavailable("the broker has died"))
+        else:
+            answer.set_result({"claim": claim, "rows": rows, "ready": self.due[partition]})
         return answer
 
     def call(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         if name == "describe_topic":
             return {"partitions": len(self.due)}
+        if name == "claim":
+            return self.action(name, body).result()
         self.calls.append((name, body))
         if name == "extend_claims":
             self.extended.set()
@@ -118,6 +126,15 @@ def test_rows_are_claimed_of_all_partitions_alike(queries: Any) -> None:
     assert rows_of(found) == {"0": 4, "1": 4, "2": 2}
     assert (found["batch"], found["rows"]) == (1, 10)
     assert query.reader.reportLatestOffset() == {"ready": 140}
+
+
+def test_a_claim_without_an_answer_is_made_again__what_is_lost_is_in_no_batch(queries: Any) -> None:
+    query = queries(50, 50)
+    query.broker.is_lost = {1}
+    found = query.next(limit=ReadMaxRows(10))
+    assert rows_of(found) == {"0": 5, "1": 5}
+    assert found["claims"]["1"] == [[3, 5]]
+    assert query.broker.due == [45, 40]
 
 
 def test_what_one_partition_does_not_have_others_give(queries: Any) -> None:

@@ -166,14 +166,13 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUpl
 
     async def topics(self) -> list[Topic]:
         """All topics, by name."""
-        answer = await self._action("list_topics", {})
+        answer = await waiting.look(self._core, "list_topics", {})
         return [Topic.from_answer(values) for values in answer["topics"]]
 
     async def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
-        return Topic.from_answer(
-            await self._action("describe_topic", {"name": check_topic_name(name)})
-        )
+        named = {"name": check_topic_name(name)}
+        return Topic.from_answer(await waiting.look(self._core, "describe_topic", named))
 
     async def pause_topic(self, name: str) -> Topic:
         """Hand out nothing of a topic until it is resumed; producers go on, leases stay valid."""
@@ -237,7 +236,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUpl
         Raises:
             TopicUnknown: there is no such topic, or no such subscription.
         """
-        return await self._action("assignments", {"name": check_served_name(topic)})
+        return await waiting.look(self._core, "assignments", {"name": check_served_name(topic)})
 
     async def cluster(self, topic: str | None = None, *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which of them serves each topic, or this one.
@@ -260,7 +259,9 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUpl
             TopicUnknown: there is no such topic.
         """
         asked: dict[str, Any] = {} if topic is None else {"topic": topic}
-        return await self._action("cluster", asked | ({"servers": True} if servers else {}))
+        return await waiting.look(
+            self._core, "cluster", asked | ({"servers": True} if servers else {})
+        )
 
     async def backup(self, url: str, *, full: bool = False) -> dict[str, Any]:
         """Begin a backup of all topics, which the broker writes by itself; in a cluster all of its
@@ -285,12 +286,12 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUpl
             `state`: `none`, `running`, `done` or `failed`; with `done` its `id`, `cut_ms`, `bytes`,
             `new_bytes` and more, with `failed` the `error`.
         """
-        return await self._action("backup_progress", {})
+        return await waiting.look(self._core, "backup_progress", {})
 
     async def standby(self) -> dict[str, Any]:
         """Whether this broker is `active` or `following`, as `state`; of a standby also `behind_ms`
         and `as_of_ms`: how far it is; `trouble`, if there is some; `standby`, its id, and `url`."""
-        return await self._action("standby", {})
+        return await waiting.look(self._core, "standby", {})
 
     async def promote(self) -> dict[str, Any]:
         """Have a standby take the place of the broker that it follows, which is refused from then
@@ -317,7 +318,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUpl
         Returns:
             `TopicStats` of a topic; `BrokerStats` of the broker, with those of all its topics.
         """
-        answer = await self._action("stats", {} if topic is None else {"topic": topic})
+        answer = await waiting.look(self._core, "stats", {} if topic is None else {"topic": topic})
         return BrokerStats.from_answer(answer) if topic is None else TopicStats.from_answer(answer)
 
     # --- sending -------------------------------------------------------------------------------
@@ -474,7 +475,7 @@ class AsyncClient(AsyncBrowsing, AsyncChanges, AsyncLetters, AsyncKeys, AsyncUpl
             For each and each partition: transaction, partition, age_ms, left_ms (until it is
             aborted), staged (messages), acked.
         """
-        answer = await self._action("transactions", {"topic": check_topic_name(topic)})
+        answer = await waiting.look(self._core, "transactions", {"topic": check_topic_name(topic)})
         return list(answer["transactions"])
 
     # --- receiving -----------------------------------------------------------------------------

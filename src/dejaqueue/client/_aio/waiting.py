@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.sending.gather import Gather, Row
+from dejaqueue.errors import Unavailable
 
 T = TypeVar("T")
 
@@ -46,6 +48,14 @@ async def result(future: Future[T]) -> T:
 async def run(call: Callable[..., T], *args: Any) -> T:
     """Make a call that may block, on another thread."""
     return await asyncio.to_thread(call, *args)
+
+
+async def look(core: ClientCore, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a call that changes nothing: it is made again while no broker answers."""
+    try:
+        return await result(core.transport.action(name, body))
+    except Unavailable:
+        return await run(core.call, name, body)
 
 
 async def acquire(window: threading.Semaphore) -> None:

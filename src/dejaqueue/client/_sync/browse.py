@@ -17,6 +17,7 @@ from dejaqueue.client._sync import waiting
 from dejaqueue.client.browsing import DueHistogram, SeekResult, Where
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.erasure import ErasureReport
+from dejaqueue.client.looking import Looks
 from dejaqueue.client.message_history import MessageHistory
 from dejaqueue.client.message_view import MessageView, view_of
 from dejaqueue.client.topic_settings import SubscriptionSettings
@@ -55,7 +56,7 @@ class Browsing:
             payloads cannot be read now, these are null, and a column `unread` says why.
         """
         ticket = browsing.check_peek(topic, limit, ids, keys, {**where})
-        return waiting.run(browsing.peek, self._core.transport, ticket, limit)
+        return waiting.run(browsing.peek, Looks(self._core), ticket, limit)
 
     def get(
         self,
@@ -78,7 +79,7 @@ class Browsing:
             TopicUnknown: there is no such topic.
         """
         ticket = browsing.check_get(topic, id, key)
-        table = waiting.run(browsing.peek, self._core.transport, ticket, 1)
+        table = waiting.run(browsing.peek, Looks(self._core), ticket, 1)
         rows = table.to_pylist()
         return view_of(rows[0]) if rows else None
 
@@ -96,7 +97,7 @@ class Browsing:
             TopicUnknown: there is no such topic.
         """
         body = message_history.check_history(topic, id)
-        return waiting.run(message_history.ask, self._core.transport, body)
+        return waiting.run(message_history.ask, Looks(self._core), body)
 
     def counts(self, topic: str, *, by: str = "state", limit: int = 100) -> dict[str, int]:
         """How many live messages there are of each state, group or tag, most first.
@@ -107,7 +108,7 @@ class Browsing:
                 without a group or tag are left out.
             limit: groups or tags at most.
         """
-        return waiting.run(browsing.counts, self._core.transport, topic, by, limit)
+        return waiting.run(browsing.counts, Looks(self._core), topic, by, limit)
 
     def histogram(
         self,
@@ -126,7 +127,7 @@ class Browsing:
             where: `due_from` and `due_to` (both needed), and more as for `peek`.
         """
         body = browsing.check_histogram(topic, bucket, {**where}, exact=exact)
-        return waiting.run(browsing.histogram, self._core.transport, body)
+        return waiting.run(browsing.histogram, Looks(self._core), body)
 
     def move_where(
         self,

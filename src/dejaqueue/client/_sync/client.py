@@ -166,12 +166,13 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
-        answer = self._action("list_topics", {})
+        answer = waiting.look(self._core, "list_topics", {})
         return [Topic.from_answer(values) for values in answer["topics"]]
 
     def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
-        return Topic.from_answer(self._action("describe_topic", {"name": check_topic_name(name)}))
+        named = {"name": check_topic_name(name)}
+        return Topic.from_answer(waiting.look(self._core, "describe_topic", named))
 
     def pause_topic(self, name: str) -> Topic:
         """Hand out nothing of a topic until it is resumed; producers go on, leases stay valid."""
@@ -235,7 +236,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         Raises:
             TopicUnknown: there is no such topic, or no such subscription.
         """
-        return self._action("assignments", {"name": check_served_name(topic)})
+        return waiting.look(self._core, "assignments", {"name": check_served_name(topic)})
 
     def cluster(self, topic: str | None = None, *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which of them serves each topic, or this one.
@@ -258,7 +259,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
             TopicUnknown: there is no such topic.
         """
         asked: dict[str, Any] = {} if topic is None else {"topic": topic}
-        return self._action("cluster", asked | ({"servers": True} if servers else {}))
+        return waiting.look(self._core, "cluster", asked | ({"servers": True} if servers else {}))
 
     def backup(self, url: str, *, full: bool = False) -> dict[str, Any]:
         """Begin a backup of all topics, which the broker writes by itself; in a cluster all of its
@@ -283,12 +284,12 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
             `state`: `none`, `running`, `done` or `failed`; with `done` its `id`, `cut_ms`, `bytes`,
             `new_bytes` and more, with `failed` the `error`.
         """
-        return self._action("backup_progress", {})
+        return waiting.look(self._core, "backup_progress", {})
 
     def standby(self) -> dict[str, Any]:
         """Whether this broker is `active` or `following`, as `state`; of a standby also `behind_ms`
         and `as_of_ms`: how far it is; `trouble`, if there is some; `standby`, its id, and `url`."""
-        return self._action("standby", {})
+        return waiting.look(self._core, "standby", {})
 
     def promote(self) -> dict[str, Any]:
         """Have a standby take the place of the broker that it follows, which is refused from then
@@ -315,7 +316,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         Returns:
             `TopicStats` of a topic; `BrokerStats` of the broker, with those of all its topics.
         """
-        answer = self._action("stats", {} if topic is None else {"topic": topic})
+        answer = waiting.look(self._core, "stats", {} if topic is None else {"topic": topic})
         return BrokerStats.from_answer(answer) if topic is None else TopicStats.from_answer(answer)
 
     # --- sending -------------------------------------------------------------------------------
@@ -472,7 +473,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
             For each and each partition: transaction, partition, age_ms, left_ms (until it is
             aborted), staged (messages), acked.
         """
-        answer = self._action("transactions", {"topic": check_topic_name(topic)})
+        answer = waiting.look(self._core, "transactions", {"topic": check_topic_name(topic)})
         return list(answer["transactions"])
 
     # --- receiving -----------------------------------------------------------------------------

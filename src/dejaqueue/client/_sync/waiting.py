@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from dejaqueue.client.consuming.consume_core import ConsumeCore
 from dejaqueue.client.consuming.holding import Slice
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.sending.gather import Gather, Row
 
 T = TypeVar("T")
@@ -45,6 +46,11 @@ def result(future: Future[T]) -> T:
 def run(call: Callable[..., T], *args: Any) -> T:
     """Make a call that may block."""
     return call(*args)
+
+
+def look(core: ClientCore, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a call that changes nothing: it is made again while no broker answers."""
+    return core.call(name, body)
 
 
 def acquire(window: threading.Semaphore) -> None:

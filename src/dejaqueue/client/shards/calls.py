@@ -174,6 +174,10 @@ class ShardCalls:
             if after is None:
                 return rows
 
+    def noted(self, name: str, body: Body, field: str) -> Body:
+        """Notes about the topic as a whole, which the first shard keeps: note_write, writes."""
+        return self._one(name, body, field, 0)
+
     # --- changing, page by page ---------------------------------------------------------------
 
     def in_pages(self, name: str, body: Body, field: str) -> Body:
@@ -392,6 +396,8 @@ _MERGES: dict[str, _Merge] = {
     "counts": ShardCalls.counts,
     "due": ShardCalls.due,
     "histogram": ShardCalls.histogram,
+    "note_write": ShardCalls.noted,
+    "writes": ShardCalls.noted,
     "move_where": ShardCalls.in_pages,
     "cancel_where": ShardCalls.in_pages,
     "redrive": ShardCalls.in_pages,

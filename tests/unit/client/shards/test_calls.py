@@ -75,6 +75,14 @@ def test_stats_are_sums__each_partition_at_its_own_number() -> None:
     assert found["consumers"] == [{"name": "c", "shard": shard} for shard in range(3)]
 
 
+def test_notes_of_writes_are_kept_by_the_first_shard() -> None:
+    shards = Shards({}, {}, {})
+    note = {"label": "w", "counts": {"OK": 2}}
+    assert shards.calls.act("note_write", {"topic": "t", **note}) == {}
+    assert shards.calls.act("writes", {"topic": "t", "label": "w"}) == {}
+    assert shards.asked == [(0, note), (0, {"label": "w"})]
+
+
 def test_nothing_is_due_in_any_shard__the_next_due_time_is_none() -> None:
     empty = {"topic": "x", "next_due_ms": -1, "consumers": [], "partitions": []}
     assert Shards(empty, empty, empty).calls.act("stats", {"topic": "t"})["next_due_ms"] == -1
