@@ -40,16 +40,20 @@ class LogCut(NamedTuple):
     ends: dict[str, int]
 
 
-def strand_name(chain: str, process: str) -> str:
-    """What the strand of a process is called among chains."""
-    return f"{chain}/{process}"
+def strand_name(chain: str, node: str) -> str:
+    """What the strand of a process is called among chains.
+
+    Args:
+        node: the name of the process in its cluster.
+    """
+    return f"{chain}/{node}"
 
 
 def strands_of(bucket: Bucket, chain: str) -> list[LogChain]:
     """The strands of a chain, by name. Raises Unavailable."""
     found = (one.name.split("/") for one in bucket.objects(f"{PREFIX}{chain}/"))
-    processes = {words[2] for words in found if len(words) == 4}
-    return [LogChain(bucket, strand_name(chain, one)) for one in sorted(processes)]
+    nodes = {words[2] for words in found if len(words) == 4}
+    return [LogChain(bucket, strand_name(chain, one)) for one in sorted(nodes)]
 
 
 def last_pieces(strands: list[LogChain]) -> Iterator[tuple[LogChain, LogPiece]]:

@@ -42,7 +42,11 @@ def prepare(root: Path, shards: int) -> tuple[DirectoryLock, int]:
     probe = SharedStore(root, segment_bytes=SEGMENT_BYTES, shards=shards, is_alone=True)
     lock = probe.keep_lock()
     probe.close()
-    make_turns(root / LOCKS / TURNS, probe.shards)
+    try:
+        make_turns(root / LOCKS / TURNS, probe.shards)
+    except BaseException:
+        lock.release()
+        raise
     return lock, probe.shards
 
 

@@ -275,6 +275,8 @@ class _Part:
             )
         assert self._noted is not None
         parent = order.get("parent")
+        if parent and self._archiver is not None and self._is_ours:
+            self._archiver.check_line(archive, archive.manifest(parent))
         known = known_of(archive.manifest(parent) if parent else None)
         replaces = known is None or order.get("full") is True
         target = target_of(archive, self._broker.store, order["store"], replaces=replaces)

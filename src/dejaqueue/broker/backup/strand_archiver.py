@@ -248,6 +248,8 @@ class StrandArchiver(Archiver):
             return
         mine = {name: position for name, position in covered.items() if name in self._reached}
         self._reached = farther(self._reached, mine)
+        for name, position in mine.items():
+            self._processes.turn.is_archived(name, self._chain_number, position)
         # The last one stays: it says where the strand is.
         gone = range(self._first, min(give_up_to, self._number - 1) + 1)
         if gone:
@@ -303,6 +305,8 @@ class StrandArchiver(Archiver):
                 raise ChainError(f"these journals are older than what is archived of log {name}")
             self._check_known(name)
             self._followed[name] = one
+            # Who had it before may have drawn a data key for it, and not lived to archive that.
+            self._told_key = 0
             segments = one.listed.segments
             if not at and one.tail and (not segments or segments[0].first > one.tail):
                 # All that was in it was given back: a slice of nothing says where it begins.

@@ -12,7 +12,7 @@ its log open writes the first three, and of who archives it any.
 Holds: as in log_turn.py: what was published before the number was raised is within what `ends`
 says, and nothing that was caused by what is behind. A log notes where it ended before the turn
 prior to saying that it ends later, so who reads in between sees the one or the other.
-See: log_turn.py, of one process; ../processes.py; broker/backup/strands.py, who raises it;
+See: log_turn.py, of one process; ../processes.py; broker/backup/strand_archiver.py, who raises it;
 docs/adr/0094-each-process-archives-its-logs.md.
 """
 
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dejaqueue.errors import JournalDamaged
+from dejaqueue.errors import JournalDamaged, Unavailable
 from dejaqueue.journal.segments.log_turn import FollowedLog, LogTurn
 
 _NUMBER: Final = 0
@@ -36,13 +36,18 @@ _TAIL, _SEEN, _BEFORE, _ARCHIVED, _ARCHIVED_IN = range(5)
 
 
 def make_turns(path: Path, shards: int) -> None:
-    """Begin anew, before the processes run: one of before that still ends has another file."""
-    path.parent.mkdir(exist_ok=True)
-    path.unlink(missing_ok=True)
-    with path.open("xb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        # One line more than shards: the catalogue has it.
-        file.write(b"\x01" + bytes((_FIRST + (shards + 1) * _WORDS) * 8 - 1))
+    """Begin anew, before the processes run: one of before that still ends has another file. Raises
+    Unavailable."""
+    # One line more than shards: the catalogue has it.
+    content = b"\x01" + bytes((_FIRST + (shards + 1) * _WORDS) * 8 - 1)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        with path.open("xb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(content)
+    except OSError as failure:
+        raise Unavailable(f"{path} cannot be made: {failure}") from failure
 
 
 class SharedTurn(LogTurn):
@@ -52,14 +57,17 @@ class SharedTurn(LogTurn):
         path: a file of `make_turns`.
 
     Raises:
-        JournalDamaged: it is none.
+        JournalDamaged: it is none. Unavailable: there is none.
     """
 
     __slots__ = ("_is_followed", "_memory", "_shards", "_words")
 
     def __init__(self, path: Path) -> None:
-        with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), 0)
+        try:
+            with path.open("r+b") as file:
+                self._memory = mmap.mmap(file.fileno(), 0)
+        except OSError as failure:
+            raise Unavailable(f"{path} cannot be opened: {failure}") from failure
         self._words = memoryview(self._memory).cast("Q")
         self._shards = (len(self._words) - _FIRST) // _WORDS - 1
         if self._shards < 1 or not self._words[_NUMBER]:
