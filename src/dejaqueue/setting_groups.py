@@ -135,9 +135,9 @@ class BackupSettings(Group):
         le=60_000,
         description="How often what is new in the journals is stored besides, between two backups, "
         "in one object for all topics; none while nothing is done. 100: at most a fifth of a "
-        "second is lost with the broker's disk, if the store answers within 100 ms. 0 = not at "
-        "all. For a broker that is alone, of one process, with its journals in a directory. "
-        "Cannot change live.",
+        "second is lost with the broker's disk, if the store answers within 100 ms; a third, of "
+        "several processes. 0 = not at all. For a broker with its journals in a directory, of one "
+        "process or several. Cannot change live.",
     )
     backups_max: int = Field(
         default=0,

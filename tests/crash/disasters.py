@@ -31,7 +31,6 @@ from typing import Any
 
 from dejaqueue import Client, DejaQError
 from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.log_chain import LogChain
 from dev.reaper import start_reaper
 from tests.crash.broker_process import BrokerProcess
 from tests.object_store import S3Server
@@ -80,6 +79,7 @@ class Plan:
     backs_up_again: bool = False
     loss: str = ""
     damage: str = ""
+    processes: int = 0
     restores_killed: list[float] = field(default_factory=list)
     """After how many seconds each try is killed."""
 
@@ -94,6 +94,7 @@ class Plan:
         self.loss = draw.choice(LOSSES)
         self.damage = "none" if self.in_bucket else draw.choice(DAMAGES)
         self.restores_killed = [draw.uniform(0.5, 2.5) for _ in range(draw.choice([0, 0, 1, 2]))]
+        self.processes = 2 if draw.random() < 0.3 else 0
         self.draw = draw
 
 
@@ -192,6 +193,7 @@ class Disaster:
             backup__url=self._where,
             backup__archive_interval_ms=INTERVAL_MS,
             backup__interval_ms=1_500 if plan.backs_up_again else 86_400_000,
+            **({"server__processes": plan.processes} if plan.processes else {}),
         )
         try:
             load, killed_ms = self._under_load(broker)
@@ -384,8 +386,7 @@ def _reach_ms(where: str) -> int:
     manifest = archive.newest()
     if manifest is None:
         return 0
-    chain = LogChain(archive.bucket, manifest.chain)
-    return max(manifest.cut_ms, chain.last_instant(chain.numbers()))
+    return archive.reach_ms(manifest)
 
 
 def _payloads(client: Client, topic: str) -> list[bytes]:

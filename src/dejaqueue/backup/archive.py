@@ -4,7 +4,7 @@
     backups/<id>.json           a backup: its manifest, stored last
     pieces/<2 digits>/<name>    content, by its SHA-256; backups share pieces
     taking/<name>               one of a cluster is being taken: its brokers look for it
-    chains/<chain>/<number>     what was done since the newest backup (log_chain.py)
+    chains/<chain>/<number>     what was done since the newest backup (log_chain.py, strands.py)
     payloads/…                  copies of large payloads (payload_copies.py)
 
 Room: backup. Any thread.
@@ -31,6 +31,7 @@ from dejaqueue.backup.log_chain import (
 from dejaqueue.backup.log_pieces import check_slice
 from dejaqueue.backup.manifest import Manifest, Piece
 from dejaqueue.backup.payload_copies import PayloadCopies
+from dejaqueue.backup.strands import StrandIndex, last_instant, pieces_of, strands_of
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused
@@ -210,14 +211,22 @@ class Archive:
         """What of the pieces behind a backup is missing, or is not what was stored, in words; and
         how many there are. Needs no keys. Raises Unavailable."""
         chain, damage, count = chain_of(self.bucket, manifest), list[str](), 0
-        if chain is not None:
-            for piece in following(chain, manifest, damage.append):
-                count += 1
-                try:
-                    for one in piece.slices:
-                        check_slice(one, chain.path(piece.number))
-                except JournalDamaged as wrong:
-                    damage.append(str(wrong))
+        if chain is None:
+            return damage, count
+        index = StrandIndex(manifest)
+        pieces = pieces_of(strands_of(self.bucket, manifest.chain), damage.append)
+        if not manifest.in_strands:
+            pieces = ((chain, piece) for piece in following(chain, manifest, damage.append))
+        for strand, piece in pieces:
+            count += 1
+            index.add(piece)
+            try:
+                for one in piece.slices:
+                    check_slice(one, strand.path(piece.number))
+            except JournalDamaged as wrong:
+                damage.append(str(wrong))
+        if manifest.in_strands:
+            index.covered(damage.append)
         return damage, count
 
     def reach_ms(self, manifest: Manifest) -> int:
@@ -226,6 +235,8 @@ class Archive:
         Cost: a listing, and two pieces are read. Raises JournalDamaged, Unavailable.
         """
         chain = chain_of(self.bucket, manifest)
+        if manifest.in_strands:
+            return max(manifest.cut_ms, last_instant(self.bucket, manifest))
         if chain is None or not is_reached(chain, manifest):
             return manifest.cut_ms
         return max(manifest.cut_ms, chain.last_instant(chain.numbers()))
@@ -297,8 +308,9 @@ class Archive:
             manifest = self.manifest(backup)
             newest[manifest.chain] = manifest
         for name in sorted(names):
-            chain = LogChain(self.bucket, name)
-            if name not in newest or not is_reached(chain, newest[name]):
+            chain, manifest_of = LogChain(self.bucket, name), newest.get(name)
+            is_strand = manifest_of is not None and manifest_of.in_strands
+            if manifest_of is None or not (is_strand or is_reached(chain, manifest_of)):
                 chain.delete_all()
 
     def _orphans(self, backups: set[str], now_ms: int) -> set[str]:

@@ -73,6 +73,8 @@ class LogPiece:
         slices: of logs; of one log they follow each other.
         reached: up to which position of each log the chain goes with this piece.
         data_keys: wrapped keys that those before did not have, as in manifests.
+        ends: of a cut through the logs of several processes, as of `at_ms`: where each log ended;
+            the entries up to there are in the strands of all of them. Empty = it says none.
         fence: id of the standby that ended the chain with this piece, which has nothing else; "" =
             it is one like all others.
     """
@@ -85,6 +87,7 @@ class LogPiece:
     slices: tuple[LogSlice, ...]
     reached: dict[str, int] = field(default_factory=dict)
     data_keys: dict[str, str] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
     fence: str = ""
 
     def encode(self, buffer: PieceScratch | None = None) -> memoryview:
@@ -112,6 +115,7 @@ class LogPiece:
                 ],
                 "reached": self.reached,
                 "data_keys": self.data_keys,
+                **({"ends": self.ends} if self.ends else {}),
                 **({"fence": self.fence} if self.fence else {}),
             },
             separators=(",", ":"),

@@ -151,6 +151,7 @@ class Manifest:
         new_bytes: of pieces that were stored for it.
         clocks: how many clocks gave its entries their times: those of the machines of a cluster.
         chain: the chain of log pieces (log_chain.py) that has what was done since; "" = none has.
+        in_strands: the chain is one of strands, of several processes (strands.py).
         logs: the chain has the entries of each log from behind this position, by the log's name.
     """
 
@@ -168,6 +169,7 @@ class Manifest:
     clocks: int = 1
     chain: str = ""
     logs: dict[str, int] = field(default_factory=dict)
+    in_strands: bool = False
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -203,6 +205,8 @@ class Manifest:
             del values["clocks"]  # earlier versions do not know it
         if not self.chain:
             del values["chain"], values["logs"]
+        if not self.in_strands:
+            del values["in_strands"]
         return seal_text(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
 
     @classmethod

@@ -20,7 +20,8 @@ from dejaqueue.journal.interface import OWN_PREFIX, Journal, JournalStore
 from dejaqueue.journal.records.sql import SqlRecordStore
 from dejaqueue.journal.records.store import PATIENCE_SECONDS, RecordJournalStore
 from dejaqueue.journal.segments.log import SEGMENT_BYTES
-from dejaqueue.journal.segments.shared_store import SharedStore, TopicSlots
+from dejaqueue.journal.segments.shared_store import LOCKS, TURNS, SharedStore, TopicSlots
+from dejaqueue.journal.segments.shared_turn import SharedTurn, make_turns
 from dejaqueue.journal.segments.store import DirectoryLock
 
 CATALOGUE = "catalogue.sqlite"
@@ -41,6 +42,11 @@ def prepare(root: Path, shards: int) -> tuple[DirectoryLock, int]:
     probe = SharedStore(root, segment_bytes=SEGMENT_BYTES, shards=shards, is_alone=True)
     lock = probe.keep_lock()
     probe.close()
+    try:
+        make_turns(root / LOCKS / TURNS, probe.shards)
+    except BaseException:
+        lock.release()
+        raise
     return lock, probe.shards
 
 
@@ -54,6 +60,8 @@ class ProcessStore(JournalStore):
 
     Attributes:
         shards: into how many its topics are dealt.
+        segments: the journals of topics.
+        turn: which turn it is for the logs of all processes.
 
     Raises:
         Refused, JournalDamaged, Unavailable.
@@ -67,22 +75,33 @@ class ProcessStore(JournalStore):
         reserve_bytes: int | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        self._segments = SharedStore(root, segment_bytes=segment_bytes, reserve_bytes=reserve_bytes)
-        self.shards = self._segments.shards
+        self.segments = SharedStore(root, segment_bytes=segment_bytes, reserve_bytes=reserve_bytes)
+        self.shards = self.segments.shards
+        self._root, self._patience_seconds = root, patience_seconds
         try:
-            # Its path is not part of a URL: it may have any character.
-            records = SqlRecordStore(Sqlite(f"sqlite:///{root / CATALOGUE}", exclusive=False))
-            self._records = RecordJournalStore(records, patience_seconds=patience_seconds)
+            self.segments.turn = self.turn = SharedTurn(root / LOCKS / TURNS)
+            self._records = self._opened_records()
         except BaseException:
-            self._segments.close()
+            self.segments.close()
             raise
+
+    def _opened_records(self) -> RecordJournalStore:
+        # Its path is not part of a URL: it may have any character.
+        records = SqlRecordStore(Sqlite(f"sqlite:///{self._root / CATALOGUE}", exclusive=False))
+        return RecordJournalStore(records, patience_seconds=self._patience_seconds)
+
+    def second_records(self) -> RecordJournalStore:
+        """The store of the catalogue once more, for who reads it besides; to be closed."""
+        records = self._opened_records()
+        records.encryption, records.clear_budget = self.encryption, self.clear_budget
+        return records
 
     def lies(self, slots_of: Callable[[str], TopicSlots]) -> None:
         """Say where a topic is to lie, by its name in the catalogue; for good once it is made."""
-        self._segments.slots_of = slots_of
+        self.segments.slots_of = slots_of
 
     def _of(self, topic: str) -> JournalStore:
-        return self._records if topic.startswith(OWN_PREFIX) else self._segments
+        return self._records if topic.startswith(OWN_PREFIX) else self.segments
 
     # --- journals -------------------------------------------------------------------------------
 
@@ -92,7 +111,7 @@ class ProcessStore(JournalStore):
 
     def made(self) -> list[str]:
         """See JournalStore.made."""
-        return sorted([*self._records.made(), *self._segments.made()])
+        return sorted([*self._records.made(), *self.segments.made()])
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> Journal:
         """See JournalStore.open."""
@@ -104,7 +123,7 @@ class ProcessStore(JournalStore):
 
     def shard_of(self, topic: str, number: int, partition: int) -> int:
         """See JournalStore.shard_of."""
-        return self._segments.shard_of(topic, number, partition)
+        return self.segments.shard_of(topic, number, partition)
 
     def taken_bytes(self, topic: str, partition: int) -> int:
         """See JournalStore.taken_bytes."""
@@ -116,46 +135,46 @@ class ProcessStore(JournalStore):
 
     def tidy(self, topics: Collection[str]) -> None:
         """See JournalStore.tidy."""
-        self._segments.tidy(topics)
+        self.segments.tidy(topics)
 
     @property
     def ask(self) -> Callable[[list[tuple[str, int]]], None]:
         """See JournalStore.ask."""
-        return self._segments.ask
+        return self.segments.ask
 
     @ask.setter
     def ask(self, call: Callable[[list[tuple[str, int]]], None]) -> None:
-        self._segments.ask = call
+        self.segments.ask = call
 
     # --- what is beside them --------------------------------------------------------------------
 
     def load_document(self, name: str) -> str | None:
         """See JournalStore.load_document."""
-        return self._segments.load_document(name)
+        return self.segments.load_document(name)
 
     def store_document(self, name: str, text: str) -> None:
         """See JournalStore.store_document."""
-        self._segments.store_document(name, text)
+        self.segments.store_document(name, text)
 
     def data_key_numbers(self) -> list[int]:
         """See JournalStore.data_key_numbers."""
-        return self._segments.data_key_numbers()
+        return self.segments.data_key_numbers()
 
     def load_data_key(self, number: int) -> str | None:
         """See JournalStore.load_data_key."""
-        return self._segments.load_data_key(number)
+        return self.segments.load_data_key(number)
 
     def store_data_key(self, number: int, text: str) -> None:
         """See JournalStore.store_data_key."""
-        self._segments.store_data_key(number, text)
+        self.segments.store_data_key(number, text)
 
     def encrypt(self, masters: Sequence[MasterKey], clear_bytes_max: int = 0) -> None:
         """See JournalStore.encrypt."""
         super().encrypt(masters, clear_bytes_max)
-        for store in (self._segments, self._records):
+        for store in (self.segments, self._records):
             store.encryption, store.clear_budget = self.encryption, self.clear_budget
 
     def close(self) -> None:
         """See JournalStore.close."""
-        self._segments.close()
+        self.segments.close()
         self._records.close()

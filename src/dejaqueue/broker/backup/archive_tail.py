@@ -114,10 +114,13 @@ class ArchiveTail:
             self._file.write(one.content)
             for number, local, stored in owned_entries(one, f"piece {piece.number}"):
                 start, self._file_bytes = self._file_bytes, self._file_bytes + len(stored)
-                # What the backup has is left out, but for the catalogue, whose revision says it.
-                if one.log == OWN_NAME or local > self._known.get(number, 0):
+                if self._is_new(one.log, number, local):
                     self._logs[number] = one.log
                     yield number, start, self._file_bytes
+
+    def _is_new(self, log: str, number: int, local: int) -> bool:
+        """Whether the backup lacks an entry; of the catalogue, its revision says it."""
+        return log == OWN_NAME or local > self._known.get(number, 0)
 
     def _add(self, number: int, start: int, end: int) -> None:
         extents = self._extents.setdefault(number, [])
@@ -140,10 +143,7 @@ class ArchiveTail:
         extents = self._extents.get(number)
         if not extents:
             return
-        if self._memory is None:
-            self._file.flush()
-            self._memory = mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)
-        view = memoryview(self._memory)
+        view = self._view()
         cipher = None
         if self.keys is not None:
             cipher = self.keys.cipher(cipher_name(self._logs[number]))
@@ -156,6 +156,13 @@ class ArchiveTail:
                     raise JournalDamaged(f"the archive, an entry of {number}: {damage}") from damage
                 yield entry_format.owner_of(view, at)[1], found.head.epoch, found.entry
                 at += found.byte_count
+
+    def _view(self) -> memoryview:
+        """The file, when all of it is written."""
+        if self._memory is None:
+            self._file.flush()
+            self._memory = mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)
+        return memoryview(self._memory)
 
     def change(self, state: CatalogueState) -> None:
         """Have the catalogue of the backup be that of this moment.

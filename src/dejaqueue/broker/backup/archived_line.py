@@ -26,7 +26,7 @@ def strangeness(piece: LogPiece, store: SegmentStore) -> str:
         if name in logs and logs[name].tail < position:
             return f"these journals are older than piece {piece.number} of it"
     for one in piece.slices:
-        if one.log not in logs:
+        if one.log not in logs or not one.content:
             continue  # all that is in it was dropped
         try:
             found = read_slice(one.log, logs[one.log], one.after, one.last, len(one.content))

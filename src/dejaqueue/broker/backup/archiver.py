@@ -28,7 +28,7 @@ from dejaqueue.backup.fence import Fence, read_fence
 from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
 from dejaqueue.backup.manifest import Manifest
-from dejaqueue.broker.backup.archived_line import strangeness
+from dejaqueue.broker.backup.archived_line import check_line, strangeness
 from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.site import Site
@@ -96,11 +96,11 @@ class ArchivePosition(NamedTuple):
     logs: dict[str, int]
 
 
-class _ChainError(Exception):
+class ChainError(Exception):
     """The chain cannot go on; a backup begins another one."""
 
 
-class _OtherPieceError(Exception):
+class OtherPieceError(Exception):
     """There is another piece under a number."""
 
 
@@ -154,19 +154,23 @@ class Archiver:
 
     def check(self) -> None:
         """Refuse settings that cannot be met. Raises BadRequest."""
-        settings, broker = self._broker.settings.backup, self._broker
+        settings = self._broker.settings.backup
         if not self.is_wanted:
             return
         name = "backup.archive_interval_ms"
         if not settings.url:
             raise BadRequest(name, "0 without backup.url", settings.archive_interval_ms)
-        store = broker.store
-        if broker.node is not None or not isinstance(store, SegmentStore) or store.is_shared:
+        if not self._fits():
             raise BadRequest(
                 name,
-                "0, but for a broker that is alone, of one process, with journals in a directory",
+                "0, but for a broker with journals in a directory, of one process or several",
                 settings.archive_interval_ms,
             )
+
+    def _fits(self) -> bool:
+        """Whether journals are such that they can be archived."""
+        store = self._broker.store
+        return self._broker.node is None and isinstance(store, SegmentStore) and not store.is_shared
 
     def check_active(self) -> None:
         """Refuse to serve if a standby was promoted, as far as the archive can be asked. Before
@@ -231,6 +235,12 @@ class Archiver:
         self._wake.ring()
 
     # --- for backups --------------------------------------------------------------------------
+
+    def check_line(self, archive: Archive, newest: Manifest | None) -> None:
+        """Refuse to go on from a backup behind which more was archived than is here. Raises as
+        `check_line` of archived_line.py; as `serve_used`."""
+        serve_used(self._broker)
+        check_line(archive, newest, self.store)
 
     def note(self) -> ArchivePosition:
         """Where the archive stands: before the workers stop for a cut."""
@@ -301,7 +311,7 @@ class Archiver:
         except _ReplacedError as wrong:
             self._is_replaced = True
             self._broker.replaced(wrong.fence)
-        except (_ChainError, DejaQError) as wrong:
+        except (ChainError, DejaQError) as wrong:
             self._break(str(wrong))
         except Exception:  # our bug: the next backup begins another chain
             log.exception("the archive")
@@ -338,7 +348,7 @@ class Archiver:
         """Go on with the chain of the life before; False if there is none.
 
         Raises:
-            _ChainError, Refused: it is not that of these journals. JournalDamaged, Unavailable.
+            ChainError, Refused: it is not that of these journals. JournalDamaged, Unavailable.
         """
         serve_used(self._broker)
         lineage = Lineage(self.store)
@@ -360,9 +370,9 @@ class Archiver:
             assert stored is not None
             strange = strangeness(piece, self.store)
             if strange:
-                raise _ChainError(strange)
+                raise ChainError(strange)
             previous = digest_of(stored)
-            reached = _farther(reached, piece.reached)
+            reached = farther(reached, piece.reached)
         self._first, self._number = (numbers.start, numbers[-1]) if numbers else (1, 0)
         self._built, self._store_id = self._number, manifest.store
         self._previous, self._reached, self._told_key = previous, reached, 0
@@ -394,7 +404,7 @@ class Archiver:
             self._chain, self._broken = self._bucket_chain(name), ""
             self._changed_us = self._changed_us or self._broker.clock.now_us()
         elif self._chain is not None and covered:
-            self._reached = _farther(self._reached, covered)
+            self._reached = farther(self._reached, covered)
             # The last one stays: it says where the chain is.
             gone = range(self._first, min(give_up_to, self._number - 1) + 1)
             if gone:
@@ -424,6 +434,15 @@ class Archiver:
         at_ms = clock.utc_ms() - 1
         turn.number += 1
         ends = {name: one.end_of_turn() for name, one in list(turn.logs.items())}
+        if not self._store_up_to(at_ms, ends):
+            return
+        self._oldest_us = 0
+        for name, one in list(turn.logs.items()):
+            if one.has_failed and self._reached.get(name, 0) >= one.tail:
+                del turn.logs[name]  # it was closed; opened again, it is there again
+
+    def _store_up_to(self, at_ms: int, ends: dict[str, int]) -> bool:
+        """Store what logs have up to these ends; False: it is not done, or not all of it."""
         is_last = False
         while not is_last:
             piece, is_last = self._next_piece(at_ms, ends)
@@ -432,21 +451,18 @@ class Archiver:
             self._built = piece.number
             try:
                 if not self._put(piece):
-                    return  # it stops, and the store does not answer
-            except _OtherPieceError:
+                    return False  # it stops, and the store does not answer
+            except OtherPieceError:
                 # A request of a former life, whose answer it did not live to see; or another
                 # copy of these journals, which is refused.
                 self._ended, self._chain = self._chain, None
                 if not self._resume():
-                    raise _ChainError(f"piece {piece.number} is another one") from None
-                return
+                    raise ChainError(f"piece {piece.number} is another one") from None
+                return False
             self._reached = dict(piece.reached)
-            if is_last:
-                self.waits.add(clock.now_us() - self._oldest_us)
-        self._oldest_us = 0
-        for name, one in list(turn.logs.items()):
-            if one.has_failed and self._reached.get(name, 0) >= one.tail:
-                del turn.logs[name]  # it was closed; opened again, it is there again
+            if is_last and self._oldest_us:
+                self.waits.add(self._broker.clock.now_us() - self._oldest_us)
+        return True
 
     def _next_piece(self, at_ms: int, ends: dict[str, int]) -> tuple[LogPiece | None, bool]:
         """What comes next, and whether that is all up to these ends; None = there is nothing."""
@@ -482,7 +498,7 @@ class Archiver:
         try:
             return read_slice(name, self.store.turn.logs[name], after, last, byte_count_max)
         except JournalDamaged as damage:
-            raise _ChainError(f"{damage}; it was not archived before") from damage
+            raise ChainError(f"{damage}; it was not archived before") from damage
 
     def _new_keys(self) -> dict[str, str]:
         """Wrapped data keys that the chain may lack."""
@@ -494,13 +510,13 @@ class Archiver:
 
     def _put(self, piece: LogPiece) -> bool:
         """Store a piece, however long that takes; False: the broker stops. Raises
-        _OtherPieceError."""
+        OtherPieceError."""
         assert self._chain is not None
         stored, clock, again_ms = piece.encode(self._buffer), self._broker.clock, AGAIN_MS
         while True:
             try:
                 if not self._chain.put_new(piece.number, stored):
-                    raise _OtherPieceError
+                    raise OtherPieceError
                 break
             except (Unavailable, ResourceExhausted) as failure:
                 self._fail(failure)
@@ -527,6 +543,6 @@ class Archiver:
             log.error("the archive cannot be stored, and is tried again: %s", failure)
 
 
-def _farther(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+def farther(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     """The later position of each log."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {*one, *other}}

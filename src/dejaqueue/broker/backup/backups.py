@@ -21,7 +21,6 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.fence import read_fence
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
-from dejaqueue.broker.backup.archived_line import check_line
 from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
 from dejaqueue.broker.backup.backed_payloads import copy_payloads
 from dejaqueue.broker.backup.backup_counts import BackupCounts
@@ -32,15 +31,17 @@ from dejaqueue.broker.backup.cluster_backup import (
     ClusterCut,
     Order,
 )
-from dejaqueue.broker.backup.cut import Cut, HeldPartition, held_cut, serve_used
+from dejaqueue.broker.backup.cut import Cut, HeldPartition, held_cut
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.part import BackupParts
 from dejaqueue.broker.backup.partition_copies import copied, known_of, target_of
 from dejaqueue.broker.backup.schedule import BackupSchedule
+from dejaqueue.broker.backup.strand_archiver import StrandArchiver
 from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.topic.cluster_port import BackupTurns, ClusterPort
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import DejaQError, InternalError, NotActive, Refused, Unavailable
+from dejaqueue.journal.segments.store import OWN_NAME
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.version import __version__
 
@@ -91,13 +92,13 @@ class Backups:
 
     def __init__(self, broker: BackupPort, executor: Executor, archiving: Executor) -> None:
         self._broker, self._executor = broker, executor
-        self.archiver = Archiver(broker, archiving)
+        self.archiver = archiver_of(broker, archiving)
         self._schedule = BackupSchedule(self, broker)
         self._guard = threading.Lock()
         self._is_running = False
         self._progress: dict[str, Any] = {"state": "none"}
         self.counts = BackupCounts()
-        self.parts = BackupParts(broker, executor)
+        self.parts = BackupParts(broker, executor, self.archiver)
         self.turns: BackupTurns | None = None
 
     def start(self) -> None:
@@ -251,8 +252,7 @@ class Backups:
             newest = archive.newest(lineage.store)
             lineage.check(archive.bucket.url, newest)
             if self.archiver.is_wanted:
-                serve_used(self._broker)
-                check_line(archive, newest, self.archiver.store)
+                self.archiver.check_line(archive, newest)
             parent = None if anew else newest
         line = _Line(archive, lineage, parent)
         if self._broker.node is not None:
@@ -321,6 +321,7 @@ class Backups:
         self, url: str, line: _Line, keep: Callable[[], None]
     ) -> tuple[Manifest, int]:
         broker, parent, turns = self._broker, line.parent, self._shared()
+        is_ours = url == broker.settings.backup.url
 
         def finish(cut: ClusterCut, found: ClusterCopy) -> Manifest:
             keep()
@@ -335,15 +336,27 @@ class Backups:
             )
             manifest = self._manifest(line, backup, cut.at_ms, catalogue, found)
             keys = broker.keys.copied()
-            return self._stored(
-                line,
-                replace(
-                    manifest,
-                    documents={} if keys is None else {KEYS: keys},
-                    # Processes of one machine have one clock.
-                    clocks=len(turns.owners().urls) if broker.store.is_remote else 1,
-                ),
+            manifest = replace(
+                manifest,
+                documents={} if keys is None else {KEYS: keys},
+                # Processes of one machine have one clock.
+                clocks=len(turns.owners().urls) if broker.store.is_remote else 1,
             )
+            archiver = self.archiver
+            if not isinstance(archiver, StrandArchiver) or not archiver.is_wanted or not is_ours:
+                return self._stored(line, manifest)
+            chains = found.chains
+            chain = next(iter(chains)) if len(chains) == 1 and "" not in chains else ""
+            manifest = replace(
+                manifest,
+                chain=chain or archiver.new_chain(),
+                logs={**found.logs, OWN_NAME: cut.catalogue.revision},
+                in_strands=True,
+                data_keys=manifest.data_keys | self._all_keys(),
+            )
+            self._stored(line, manifest)
+            archiver.begins(manifest.chain)
+            return manifest
 
         taking = ClusterBackup(broker, turns, self.parts, keep, self._say)
         store, name = line.lineage.store, "" if parent is None else parent.id
@@ -403,6 +416,12 @@ class Backups:
             return {}
         texts = {number: store.load_data_key(number) for number in store.data_key_numbers()}
         return {f"{number:016x}": text for number, text in texts.items() if text is not None}
+
+
+def archiver_of(broker: BackupPort, executor: Executor) -> Archiver:
+    """What archives the journals of a broker, whose store is not open yet."""
+    is_process = broker.settings.journal.url.startswith("shared:")
+    return (StrandArchiver if is_process else Archiver)(broker, executor)
 
 
 def _is_there(cut: Cut, held: HeldPartition) -> bool:

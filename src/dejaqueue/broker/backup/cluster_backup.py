@@ -13,9 +13,10 @@ import json
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from dejaqueue.backup.archive import Archive
@@ -81,11 +82,15 @@ class ClusterCopy(NamedTuple):
     Attributes:
         partitions: those whose topics were there at the cut.
         data_keys: numbers of the keys that it was encrypted with.
+        chains: to which the brokers archive what they get; "" = one of them to none.
+        logs: of each log, behind which position all is that is not in the backup.
     """
 
     partitions: tuple[PartitionCopy, ...]
     new_bytes: int
     data_keys: set[int]
+    chains: frozenset[str] = frozenset()
+    logs: Mapping[str, int] = MappingProxyType({})
 
 
 class ClusterBackup:
@@ -132,7 +137,7 @@ class ClusterBackup:
                     cut = self._cut(owners)
                     copied = self._copied(archive, order, cut, owners)
                     manifest = finish(cut, copied)
-                    self._ask_quietly("done")
+                    self._ask_quietly("done", logs=manifest.logs)
                     return manifest, cut.pause_us
             except Unavailable as wrong:
                 self._broker.check_running()
@@ -211,6 +216,8 @@ class ClusterBackup:
             tuple(one for one in copies if numbers.get(one.topic) == one.topic_number),
             sum(int(answer["new_bytes"]) for answer in answers),
             {int(number) for answer in answers for number in answer["data_keys"]},
+            frozenset(str(answer.get("chain", "")) for answer in answers),
+            _positions(answers),
         )
 
     def _check_same(self, owners: Owners) -> None:
@@ -250,9 +257,9 @@ class ClusterBackup:
             return failed
         return peers.ask(self._urls[name], BACKUP, body)
 
-    def _ask_quietly(self, step: str) -> None:
+    def _ask_quietly(self, step: str, **more: Any) -> None:
         try:
-            self._ask(step)
+            self._ask(step, **more)
         except DejaQError as error:  # it lets go by itself when it hears nothing
             log.debug("%s: %s", step, error)
 
@@ -279,6 +286,18 @@ class ClusterBackup:
         self._keep()
         clock = self._broker.clock
         clock.wait_until(clock.now_us() + pause_us, self._wake)
+
+
+def _positions(answers: Iterable[Answer]) -> dict[str, int]:
+    """Where the archive is to begin in each log: who has it open says that; of a log that nobody
+    has, where it ended before the cut."""
+    found: dict[str, int] = {}
+    for answer in answers:
+        for name, position in answer.get("tails", {}).items():
+            found[name] = min(int(position), found.get(name, int(position)))
+    for answer in answers:
+        found |= {name: int(position) for name, position in answer.get("logs", {}).items()}
+    return found
 
 
 def _failure(name: str, answer: Answer) -> DejaQError:

@@ -27,8 +27,10 @@ from concurrent.futures import Executor
 from typing import Any, Final, Protocol
 
 from dejaqueue.backup.archive import Archive
+from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver
 from dejaqueue.broker.backup.cut import BrokerCut, CutPort, Holding, Pause
 from dejaqueue.broker.backup.partition_copies import copied, known_of, target_of
+from dejaqueue.broker.backup.strand_archiver import StrandArchiver
 from dejaqueue.clock import Wake
 from dejaqueue.errors import (
     BadRequest,
@@ -64,10 +66,11 @@ class BackupParts:
 
     Args:
         executor: has a thread for it.
+        archiver: what stores in between what the journals here get.
     """
 
-    def __init__(self, broker: PartPort, executor: Executor) -> None:
-        self._broker, self._executor = broker, executor
+    def __init__(self, broker: PartPort, executor: Executor, archiver: Archiver) -> None:
+        self._broker, self._executor, self._archiver = broker, executor, archiver
         self._guard = threading.Lock()
         self._part: _Part | None = None
 
@@ -88,8 +91,8 @@ class BackupParts:
         if part is None:
             return {}
         part.heard()
-        if step == "copy":
-            return part.copy(body)
+        if step in {"copy", "done"}:
+            return part.copy(body) if step == "copy" else part.done(body)
         answer: dict[str, Any] = getattr(part, step)()
         return answer
 
@@ -105,7 +108,7 @@ class BackupParts:
             before = self._part
             if before is not None and before.backup == backup:
                 return before
-            part = self._part = _Part(self._broker, backup)
+            part = self._part = _Part(self._broker, backup, self._archiver)
         if before is not None:  # who asked for it has died
             before.end()
         try:
@@ -127,8 +130,13 @@ class BackupParts:
 class _Part:
     """The part of one backup; its methods are the steps."""
 
-    def __init__(self, broker: PartPort, backup: str) -> None:
+    def __init__(self, broker: PartPort, backup: str, archiver: Archiver) -> None:
         self.backup = backup
+        self._archiver: StrandArchiver | None = None
+        if archiver.is_wanted and isinstance(archiver, StrandArchiver):
+            self._archiver = archiver
+        self._archived: tuple[ArchivePosition, dict[str, int]] | None = None
+        """Where the archive stood before the workers stopped, and where all logs ended."""
         self._broker, self._holding = broker, Holding(broker)
         self._lock = threading.Lock()
         """Over what is held and stopped: nothing is once it has ended."""
@@ -156,6 +164,8 @@ class _Part:
             self._check_held()
             self._holding.follow()
             self._go_on()
+            if self._archiver is not None:
+                self._archived = self._archiver.note(), self._archiver.tails()
             self._pause = Pause(self._broker)
             if not self._pause.has_come(STOP_SECONDS_MAX):
                 self._go_on()
@@ -192,12 +202,19 @@ class _Part:
         self._wake.ring()
         return {}
 
-    def done(self) -> dict[str, Any]:
-        noted, order = self._noted, self._order or {}
-        if noted is not None and order.get("url") == self._broker.settings.backup.url:
+    def done(self, body: dict[str, Any]) -> dict[str, Any]:
+        noted, logs = self._noted, body.get("logs")
+        if noted is not None and self._is_ours:
             for held in noted.partitions:
                 held.reached()
+            if self._archived is not None and self._archiver is not None and logs:
+                self._archiver.backed_up(self._archived[0], logs)
         return {}
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether it goes where the settings have backups taken."""
+        return (self._order or {}).get("url") == self._broker.settings.backup.url
 
     def end(self) -> dict[str, Any]:
         with self._lock:
@@ -258,6 +275,8 @@ class _Part:
             )
         assert self._noted is not None
         parent = order.get("parent")
+        if parent and self._archiver is not None and self._is_ours:
+            self._archiver.check_line(archive, archive.manifest(parent))
         known = known_of(archive.manifest(parent) if parent else None)
         replaces = known is None or order.get("full") is True
         target = target_of(archive, self._broker.store, order["store"], replaces=replaces)
@@ -274,7 +293,7 @@ class _Part:
                 raise Refused("the backup was given up")
         values = [copy.to_values() for copy in copies]
         piece = archive.put(json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode())
-        return {
+        answer = {
             "state": "copied",
             "partitions": len(held),
             "done": len(copies),
@@ -282,3 +301,8 @@ class _Part:
             "piece": list(piece),
             "data_keys": sorted(target.data_keys),
         }
+        if self._archiver is not None and self._archived is not None and self._is_ours:
+            position, tails = self._archived
+            logs = self._archiver.bounds(position, held)
+            answer |= {"chain": position.chain, "logs": logs, "tails": tails}
+        return answer

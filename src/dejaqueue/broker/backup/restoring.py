@@ -26,6 +26,7 @@ from dejaqueue.broker.backup.archive_tail import ArchiveTail, partition_number
 from dejaqueue.broker.backup.archived_decisions import ArchivedDecisions, Decisions
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
 from dejaqueue.broker.backup.backups import CATALOGUE
+from dejaqueue.broker.backup.strand_tail import StrandTail
 from dejaqueue.catalogue.changes import (
     AlteredTopic,
     Change,
@@ -207,7 +208,8 @@ class Restore:
         manifest, store = self._manifest, self._store
         with ExitStack() as ends:
             if plan.follows and manifest.chain:
-                self._tail = ends.enter_context(ArchiveTail(manifest))
+                kind = StrandTail if manifest.in_strands else ArchiveTail
+                self._tail = ends.enter_context(kind(manifest))
             return self._run(plan, store)
 
     def _run(self, plan: RestorePlan, store: JournalStore) -> RestoreReport:
@@ -245,15 +247,16 @@ class Restore:
         manifest, restored = self._manifest, self._restored
         text = self._store.load_document(DOCUMENT)
         begun: dict[str, Any] = {"done": True} if text is None else json.loads(text)
-        chain = LogChain(self._archive.bucket, manifest.chain)
+        bucket = self._archive.bucket
         self._report("reading the archive")
-        tail.read(
-            chain,
-            until_ms=plan.until_ms,
-            # One that was broken off goes on to where it was going, though there is more by now.
-            last=None if begun["done"] else begun.get("piece"),
-            damaged=restored.damaged.append if plan.skips_damaged else None,
-        )
+        # One that was broken off goes on to where it was going, though there is more by now.
+        last = None if begun["done"] else begun.get("piece")
+        damaged = restored.damaged.append if plan.skips_damaged else None
+        if isinstance(tail, StrandTail):
+            tail.read_strands(bucket, until_ms=plan.until_ms, last=last, damaged=damaged)
+        else:
+            chain = LogChain(bucket, manifest.chain)
+            tail.read(chain, until_ms=plan.until_ms, last=last, damaged=damaged)
         tail.keys = keys_of(manifest, self._masters, tail.data_keys)
         reach_ms = max(manifest.cut_ms, tail.at_ms)
         if plan.until_ms is None:

@@ -192,6 +192,11 @@ class Standby:
                 f"{archive.bucket.url} has no backup that an archive follows: set "
                 "backup.archive_interval_ms at the broker whose standby this is"
             )
+        if manifest.in_strands:
+            raise Refused(
+                f"the archive at {archive.bucket.url} is of several processes: a standby follows "
+                "that of a broker of one process"
+            )
         fence = read_fence(archive.bucket, manifest.store)
         if fence is not None and (record is None or fence.standby != record.id):
             raise NotActive(f"nothing more is archived there: {fence.told()}; follow its archive")

@@ -36,10 +36,10 @@ from dejaqueue.journal.encryption.clear_budget import ClearBudget
 from dejaqueue.journal.format import Encoded, Piece
 from dejaqueue.journal.interface import Append
 from dejaqueue.journal.segments.clear_text import ClearTexts, WithText
-from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile, bare, is_there
+from dejaqueue.journal.segments.files import FULL, FileSystem, OpenFile, bare
 from dejaqueue.journal.segments.log_turn import LogTurn
 from dejaqueue.journal.segments.part import Part
-from dejaqueue.journal.segments.proof import AppendEnd, TailMark, write_mark
+from dejaqueue.journal.segments.proof import AppendEnd, TailMark, begun_path, has_begun, write_mark
 from dejaqueue.journal.segments.recovery import Recovered, recover, segment_name
 from dejaqueue.journal.segments.room import LogRoom
 from dejaqueue.journal.segments.segment import (
@@ -60,10 +60,6 @@ TOGETHER_BYTES_MAX: Final = 8 << 20
 """Appends of this size in all are written at once; one that is larger goes alone."""
 _PAGE: Final = 4096
 _ZEROS_BYTES: Final = 1 << 20
-
-
-def _begun_path(directory: Path) -> Path:
-    return directory.with_name(f"{directory.name}.begun")
 
 
 def _in_parts(appends: Sequence[Append]) -> Iterator[Sequence[Append]]:
@@ -138,15 +134,14 @@ class ShardLog:
         self.parts: dict[int, Part] = {}
         self.room = LogRoom(files, directory, identity, shard, self.parts, self._chore)
         self.guard = self.room.guard
-        self._has_begun = is_there(files, _begun_path(directory))
+        self._has_begun = has_begun(files, directory)
         recovered = recover(files, directory, identity, shard, self.room.floor, self._clear_texts)
         if self._has_begun and not recovered.segments:
             raise JournalDamaged(f"{directory}: is empty, though there were entries in it")
         self.cut_bytes = recovered.cut_bytes
         self.notes = [*recovered.notes, *self.room.notes]
         self._marked = recovered.mark.position if recovered.mark is not None else 0
-        self._marking = False
-        self._turning = False
+        self._marking = self._turning = False
         last = recovered.segments[-1] if recovered.segments else None
         self.tail = last.last if last else 0
         self._chain = last.chain if last else 0
@@ -283,7 +278,7 @@ class ShardLog:
         """Note beside the directory that there are segments in it: it may be lost as a whole."""
         if self._has_begun:
             return
-        path = _begun_path(self.directory)
+        path = begun_path(self.directory)
         self.files.open(path, create=True).close()
         self.files.sync_directory(path.parent)
         self._has_begun = True
@@ -324,10 +319,10 @@ class ShardLog:
         self, segment: Segment, written: Sequence[tuple[Append, Part, list[Encoded]]]
     ) -> None:
         with self.guard:
-            begins_turn = self._turn.number != self.turn_seen[0]
+            turn, position, live = self._turn.number, self.tail, 0
+            begins_turn = turn != self.turn_seen[0]
             if begins_turn:
-                self.turn_seen = self._turn.number, self.tail
-            position, live = self.tail, 0
+                self.turn_seen = turn, position
             for one, part, encoded in written:
                 begin, count = segment.used, len(encoded)
                 rows = segment.add_all(one.entries, encoded, (part.number, part.tail + 1))
@@ -337,6 +332,7 @@ class ShardLog:
             if live:
                 self.room.live[-1] += live
             self.listed.counts[-1] = segment.count  # from here on readers see them
+            self._turn.published(self._shard, turn, self.tail, position)
             self.tail, self._chain = position, segment.chain
             for one, part, encoded in written:
                 part.tail += len(encoded)

@@ -71,6 +71,10 @@ class LogTurn:
                 log.turn_seen = before.turn_seen  # perhaps in the turn that it is
             self.logs[name] = log
 
+    def published(self, shard: int, number: int, before: int, tail: int) -> None:
+        """A log has got entries, which made it end at `tail`, in the turn of a number; `before` is
+        where it ended. Called with the log's guard, before anybody is told of them."""
+
 
 class LogSlice(NamedTuple):
     """Neighbouring entries of one log, as they are stored.

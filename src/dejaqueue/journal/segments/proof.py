@@ -30,7 +30,7 @@ import numpy as np
 import xxhash
 
 from dejaqueue.journal.format import MAGIC
-from dejaqueue.journal.segments.files import FileSystem, read_file
+from dejaqueue.journal.segments.files import FileSystem, is_there, read_file
 
 MARK_NAME: Final = "tail.mark"
 FLOOR_NAME: Final = "floor.mark"
@@ -48,6 +48,16 @@ _COPY_OFFSET: Final = 4096
 _FILE_BYTES: Final = 2 * _COPY_OFFSET
 _CHECKSUM: Final = struct.Struct("<Q")
 _ENTRY_MAGIC: Final = MAGIC.to_bytes(4, "little")
+
+
+def begun_path(directory: Path) -> Path:
+    """What says beside the directory of a log that there were entries in it."""
+    return directory.with_name(f"{directory.name}.begun")
+
+
+def has_begun(files: FileSystem, directory: Path) -> bool:
+    """Whether the log of a directory ever had an entry."""
+    return is_there(files, begun_path(directory))
 
 
 def _sealed(content: bytes) -> bytes:

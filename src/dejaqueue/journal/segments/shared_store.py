@@ -2,6 +2,7 @@
 
     shards.json                       says that it is such a one, and how many shards it has
     locks/<shard>                     held by flock while a process has the log of a shard open
+    locks/turns                       memory that the processes share (shared_turn.py)
     topics/<topic>/@<number>-<first>-<spread>/
                                       a topic that was made, its number, and where it lies
 
@@ -27,6 +28,7 @@ from dejaqueue.journal.interface import OWN_PREFIX
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log import ShardLog
+from dejaqueue.journal.segments.proof import has_begun
 from dejaqueue.journal.segments.store import (
     PARTITION_BITS,
     SHARDS,
@@ -36,6 +38,7 @@ from dejaqueue.journal.segments.store import (
 )
 
 LOCKS = "locks"
+TURNS = "turns"
 AGAIN_MS = 50
 """When to ask again for a shard that another process is just giving up."""
 
@@ -150,6 +153,20 @@ class SharedStore(SegmentStore):
             with place.guard:
                 if place.log is not None and not place.log.has_failed:
                     place.log.forget(lambda part: part >> PARTITION_BITS not in self._topics)
+
+    def used_logs(self) -> list[str]:
+        """Names of the logs in which topics lie, of whichever process, and that have begun: there
+        are entries in them."""
+        self._look_again()
+        shards = {
+            (slots.first + place) % self.shards
+            for number in list(self._topics)
+            for slots in (self._slots[number],)
+            for place in range(slots.spread)
+        }
+        return [
+            str(one) for one in sorted(shards) if has_begun(self._files, self._logs[one].directory)
+        ]
 
     # --- logs, of which one process at a time has each -------------------------------------------
 

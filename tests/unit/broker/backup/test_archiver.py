@@ -363,7 +363,7 @@ def test_what_cannot_be_archived_is_refused_at_the_start(tmp_path: Path) -> None
             lambda: settings_of(f"sqlite:///{tmp_path}/x.db").model_copy(
                 update={"backup": archiving(tmp_path).backup}
             ),
-            r"^backup\.archive_interval_ms: 0, but for a broker that is alone",
+            r"^backup\.archive_interval_ms: 0, but for a broker with journals in a directory",
         ),
         (
             lambda: settings_of(tmp_path / "y").model_copy(

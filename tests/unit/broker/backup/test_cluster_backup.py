@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def take(
 
     def finish(cut: ClusterCut, copied: ClusterCopy) -> Any:
         found.append((cut, copied))
+        return SimpleNamespace(logs={})
 
     archive = Archive.open(str(where), make=True)
     taking = ClusterBackup(broker, turns, broker.backups.parts, lambda: None, lambda _: None)
