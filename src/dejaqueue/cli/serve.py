@@ -78,10 +78,13 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
 
         Processes(loaded.settings, chosen).run(as_json=as_json)
         return
+    from dejaqueue.schema.warm import warm_up
+
     bound_memory(loaded.settings.server.memory_bytes_max)
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
     split_pools()
+    warm_up(has_pandas=False)
     if not _run(loaded, lambda: read_settings(chosen, overruling), parent, as_json=as_json):
         logging.shutdown()
         sys.stdout.flush()
@@ -107,9 +110,7 @@ def _run(
     from dejaqueue.flight.forwarding import Forwarding
     from dejaqueue.flight.server import FlightServer
     from dejaqueue.logs import set_up
-    from dejaqueue.schema.warm import warm_up
 
-    warm_up(has_pandas=False)
     settings = loaded.settings
     set_up(settings.log)
     log.info("dejaq %s, process %d, settings from %s", __version__, os.getpid(), loaded.file)

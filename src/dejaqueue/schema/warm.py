@@ -15,7 +15,7 @@ from types import ModuleType
 import pyarrow as pa
 
 
-class _NoPandas(MetaPathFinder):
+class _PandasRefusal(MetaPathFinder):
     """Says that pandas is not installed."""
 
     def find_spec(
@@ -40,7 +40,7 @@ def warm_up(*, has_pandas: bool = True) -> None:
     if has_pandas or "pandas" in sys.modules:
         pa.array([0]).to_numpy()
         return
-    none = _NoPandas()
+    none = _PandasRefusal()
     sys.meta_path.insert(0, none)
     try:
         pa.array([0]).to_numpy()
