@@ -1,7 +1,8 @@
 """Features that the rules do not try, on three brokers and on three processes of one machine.
 
 Covered: through the client and over HTTP at any of them: SQS's and DOQ's calls, history of a
-message, cron, subscriptions that end by themselves, letters to another topic, filters, a purge.
+message, erasure, cron, subscriptions that end by themselves, letters to another topic, filters, a
+purge.
 Not covered: deaths (test_kill.py, tests/crash/test_processes_kill.py), Spark (tests/spark).
 """
 
@@ -139,6 +140,30 @@ def test_the_history_of_a_message(client: Client) -> None:
 
     until(is_told, "six lives")
     assert is_told()
+
+
+def test_an_erasure_at_any_door(client: Client) -> None:
+    client.create_topic("erased", history=True, partitions=3, spread=3)
+    ids = [client.send("erased", str(number), key=f"k{number}") for number in range(6)]
+    with client.consume("erased", max_messages=6) as messages:
+        for message in messages:
+            message.ack()
+
+    def lives() -> list[int]:
+        """Which messages are told of to their ends."""
+        told = [[one.change for one in client.history("erased", one).changes] for one in ids]
+        return [number for number, found in enumerate(told) if "acked" in found]
+
+    until(lambda: lives() == [*range(6)], "six lives")
+    waits = client.send("erased", "waits", key="k1", delay=3_600)
+    erased = client.erase("erased", keys=["k0", "k1"])
+    assert (erased.ended, erased.held, erased.silent) == (1, 0, ())
+    assert erased.found >= 3
+    assert lives() == [2, 3, 4, 5]
+    erased = client.erase("erased", ids=[ids[2], waits])
+    # On a server its row went with what came before the others.
+    assert (erased.found <= 1, erased.silent) == (True, ())
+    assert lives() == [3, 4, 5]
 
 
 def test_cron_fires_once_each_time(client: Client) -> None:

@@ -100,7 +100,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "ask_keys": ("brokers", {"topic": MINE, "keys": []}),
     "bring_letters": ("brokers", {"producer": "", "number": "1"}),
     "ask_history": ("brokers", {"id": 0}),
-    "ask_erasure": ("brokers", {"partition": 0}),
+    "ask_erasure": ("brokers", {"partition": 0, "step": "find"}),
     "ask_backup": ("brokers", {"backup": "x", "step": "look"}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
     "writes": ("PM", {"topic": MINE}),

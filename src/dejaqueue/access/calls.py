@@ -382,10 +382,10 @@ ACTIONS = _table([
     ),
     Call(
         "ask_erasure",
-        ("topic", "partition", "choice"),
+        ("topic", "partition", "step"),
         Rule(peers=True),
         "Have another broker erase messages from what it recorded, and its copy of a journal.",
-        required=("partition",),
+        required=("partition", "step"),
         content=True,
     ),
     # --- the cluster

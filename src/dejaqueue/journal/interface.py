@@ -360,11 +360,8 @@ class Journal(ABC):
 
     def press(self, erasure: Erasure) -> bool:
         """Have it gone as soon as can be: whoever needs something of it is asked to copy it, and to
-        take snapshots. Again is how to wait, also after a start. Any thread.
-
-        Returns:
-            True: it is gone, and stays so.
-        """
+        take snapshots. True: it is gone, and stays so. Again is how to wait, also after a start.
+        Any thread."""
         raise Refused("where these journals are kept nothing can be erased by itself")
 
     @property
@@ -528,11 +525,7 @@ class JournalStore(ABC):
         return
 
     def erase_copy(self, topic: str, partition: int) -> None:
-        """Delete what is kept here of a journal on a server that others serve now.
-
-        Raises:
-            Unavailable: it is open here, or a file could not be deleted.
-        """
+        """Delete what is here of a journal on a server. Raises Unavailable: it is open here."""
         return
 
     @abstractmethod

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from dejaqueue import limits
 from dejaqueue.access import administration
 from dejaqueue.access.calls import ACTIONS, TICKETS, Call
 from dejaqueue.access.senders import Requester
@@ -214,13 +212,7 @@ def _ask_history(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
 
 
 def _ask_erasure(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
-    choice = None
-    if body.get("choice") is not None:
-        if not isinstance(body["choice"], dict):
-            raise BadRequest("choice", "an object", body["choice"])
-        number = browse.whole(body, "partition", 0, limits.PARTITIONS_MAX - 1)
-        choice = replace(erasure.parse_choice(body["choice"]), partition=number)
-    return recorded_erasure.hear(broker, body, choice)
+    return recorded_erasure.hear(broker, body, erasure.parse_choice)
 
 
 def _claim(broker: BrokerPort, body: Body, _by: Requester) -> Answer:

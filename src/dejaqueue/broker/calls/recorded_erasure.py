@@ -8,9 +8,10 @@ See: history/erasure.py; calls/erasure.py; topic/peers.py; docs/adr/0092-erasure
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -27,7 +28,10 @@ from dejaqueue.clock import Wake
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.topic_names import topic_of
+from dejaqueue.wire.descriptors import json_object
 
+FIND, ERASE = "find", "erase"
+"""Steps: say which messages are meant; erase those that are named."""
 OWN_SECONDS: Final = 600.0
 """So long are files of this broker written again."""
 HEARD_SECONDS: Final = 4.0
@@ -115,7 +119,8 @@ def erase_everywhere(
     body = {"topic": name, "partition": number}
     gone = np.union1d(known, choice.sequences)
     if choice.keys is not None or choice.is_by_now:
-        told = others.ask([body | {"choice": asked, "content": b""}])
+        # Many keys are more than the head of a call takes.
+        told = others.ask([body | {"step": FIND, "content": json.dumps(asked).encode()}])
         found = [np.array(answer["sequences"], dtype=np.int64) for answer in told]
         found.append(_own(history, name, OWN_SECONDS, lambda: _found(history, name, choice), _NONE))
         gone = np.union1d(gone, np.concatenate(found))
@@ -129,7 +134,7 @@ def erase_everywhere(
     )
     parts = [gone[at : at + ASKED_SEQUENCES] for at in range(0, gone.size, ASKED_SEQUENCES)]
     rows = byte_count = 0
-    for answer in others.ask(body | {"content": part.tobytes()} for part in parts):
+    for answer in others.ask(body | {"step": ERASE, "content": part.tobytes()} for part in parts):
         rows += int(answer["changes"])
         byte_count += int(answer["bytes"])
     return ErasedRows(erased.rows + rows, erased.byte_count + byte_count)
@@ -138,16 +143,19 @@ def erase_everywhere(
 def erase_copies(others: OtherBrokers, number: int) -> None:
     """Have the others delete their copies of a partition's journal, which a server keeps."""
     if others.broker.store.is_remote:
-        body = {"topic": topic_of(others.topic), "partition": number, "content": b""}
-        others.ask([body])
+        body = {"topic": topic_of(others.topic), "partition": number, "step": ERASE}
+        others.ask([body | {"content": b""}])
 
 
-def hear(broker: BrokerPort, body: dict[str, Any], choice: ErasureChoice | None) -> dict[str, Any]:
+def hear(
+    broker: BrokerPort, body: dict[str, Any], parse: Callable[[dict[str, Any]], ErasureChoice]
+) -> dict[str, Any]:
     """What another broker asks for: erase from what was recorded here, and the copy of a journal.
 
+    In the step before it is asked which messages are meant, as far as that is recorded here.
+
     Args:
-        choice: None = erase the messages that the body names; else say which these are, as far as
-            it is recorded here.
+        parse: checks the choice, which is in the content of that step.
 
     Raises:
         BadRequest. Unavailable: it takes longer; ask again.
@@ -155,12 +163,15 @@ def hear(broker: BrokerPort, body: dict[str, Any], choice: ErasureChoice | None)
     name, content = topic_of(topic_name(body)), body["content"]
     number = whole(body, "partition", 0, limits.PARTITIONS_MAX - 1)
     broker.topic(name)
-    if len(content) % 8:
-        raise BadRequest("content", "sequences of 8 bytes each", len(content))
     history = broker.history
-    if choice is not None:
+    if body["step"] not in (FIND, ERASE):
+        raise BadRequest("step", f"{FIND} or {ERASE}", body["step"])
+    if body["step"] == FIND:
+        choice = replace(parse(json_object(bytes(content), "content")), partition=number)
         found = _own(history, name, HEARD_SECONDS, lambda: _found(history, name, choice), _NONE)
         return {"sequences": found.tolist()}
+    if len(content) % 8:
+        raise BadRequest("content", "sequences of 8 bytes each", len(content))
     gone = np.unique(np.frombuffer(content, dtype=np.int64))
     erased = ErasedRows()
     if gone.size:

@@ -6,6 +6,7 @@ Not here: which rows of a file go (tests/unit/broker/history/test_erasure.py); b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dejaqueue import limits
 from dejaqueue.broker.calls import recorded_erasure
+from dejaqueue.broker.calls.erasure import parse_choice
 from dejaqueue.broker.calls.recorded_erasure import (
     OtherBrokers,
     erase_copies,
@@ -79,10 +82,10 @@ class Brokers:
         if failures:
             answer.set_exception(failures.pop(0))
             return answer
-        choice = body.get("choice")
-        parsed = None if choice is None else ErasureChoice(tuple(choice["keys"]) or ("nobody's",))
+        head = {name: value for name, value in body.items() if name != "content"}
+        assert len(json.dumps(head)) < limits.CONTENT_HEAD_BYTES_MAX  # what one call may have
         try:
-            answer.set_result(hear(self.brokers[url], body, parsed))
+            answer.set_result(hear(self.brokers[url], body, parse_choice))
         except DejaQError as failure:
             answer.set_exception(failure)
         return answer
@@ -100,7 +103,7 @@ def erased(brokers: Brokers, choice: ErasureChoice, *known: int) -> tuple[Any, s
     outcome = erase_everywhere(
         others,
         choice,
-        {"keys": list(choice.keys or ())},
+        {"keys": list(choice.keys or ())} if choice.keys else {"group": "g"},
         known=np.array(known, dtype=np.int64),
         spared=NONE,
     )
@@ -119,6 +122,13 @@ def test_a_life_in_pieces_goes_wherever_one_of_them_is(brokers: Brokers, tmp_pat
     assert left == [[("leased", 2)], [("enqueued", 2)], [("acked", 2)]]
 
 
+def test_a_thousand_long_keys_are_asked_for(brokers: Brokers, tmp_path: Path) -> None:
+    write(brokers["b"].history.files, 1, 5, [row("enqueued", 1, key="k")])
+    keys = tuple(f"{number}".rjust(256, "k") for number in range(1_000))
+    outcome, silent = erased(brokers, ErasureChoice((*keys, "k")))
+    assert (outcome.rows, silent) == (1, set())
+
+
 def test_named_messages_go__nobody_is_asked_which_they_are(
     brokers: Brokers, tmp_path: Path
 ) -> None:
@@ -126,7 +136,7 @@ def test_named_messages_go__nobody_is_asked_which_they_are(
     outcome, _ = erased(brokers, ErasureChoice(ids=(2,)), 1)
     assert outcome.rows == 2
     assert told(tmp_path / "b") == []
-    assert [name for name, body in brokers.asked if "choice" in body] == []
+    assert [name for name, body in brokers.asked if body["step"] == "find"] == []
 
 
 def test_spared_ones_stay__at_others_too(brokers: Brokers, tmp_path: Path) -> None:
@@ -166,9 +176,11 @@ def test_copies_of_journals_on_a_server_go_everywhere(brokers: Brokers) -> None:
 
 
 def test_what_is_no_list_of_messages_is_refused(brokers: Brokers) -> None:
-    for body in ({"partition": 0, "content": b"x"}, {"partition": -1, "content": b""}):
+    right = {"topic": TOPIC, "partition": 0, "step": "erase", "content": b""}
+    wrong = ({"content": b"x"}, {"partition": -1}, {"step": "look"}, {"step": "find"})
+    for body in wrong:
         with pytest.raises(BadRequest):
-            hear(brokers["b"], {"topic": TOPIC} | body, None)
+            hear(brokers["b"], right | body, parse_choice)
 
 
 def test_many_messages_are_named_in_several_calls(
