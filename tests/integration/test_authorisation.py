@@ -109,6 +109,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "end_payload": ("P", {"topic": MINE, "upload": "", "bytes": 1, "digests": ""}),
     "sign_upload": ("P", {"topic": MINE, "bytes": 1}),
     "sign_payload": ("CM", {"topic": MINE, "voucher": ""}),
+    "read_keys": ("brokers", {}),
     "create_key": ("root", {"name": "", "grants": []}),
     "list_keys": ("root", {}),
     "revoke_key": ("root", {"key": "nobody"}),

@@ -162,6 +162,7 @@ def test_a_claim_says_how_many_more_are_due(make_broker: MakeBroker) -> None:
     assert [broker.broker.call("claim", body)["ready"] for _ in range(4)] == [5, 1, 0, 0]
 
 
+@pytest.mark.one_process("sets a limit of brokers in this process")
 @pytest.mark.parametrize("kind", [TopicKind.TIMELINE, TopicKind.PRIORITY])
 def test_of_a_large_partition_it_may_be_less(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, kind: TopicKind

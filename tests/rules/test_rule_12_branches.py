@@ -108,6 +108,7 @@ def test_a_commit_that_is_repeated_gives_the_same__also_if_it_names_others(
     assert counts(broker) == {"leased": 1}
 
 
+@pytest.mark.one_process("looks into a broker")
 def test_a_large_decision_is_carried_out_piece_by_piece(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

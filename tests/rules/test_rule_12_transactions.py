@@ -337,6 +337,7 @@ def test_a_deleted_participant_holds_nobody_up(make_broker: MakeBroker) -> None:
     assert broker.consumer().payloads() == [b"a"]
 
 
+@pytest.mark.one_process("sets a limit of brokers in this process")
 def test_many_open_transactions_are_bounded(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_what_comes_in_meanwhile_is_not_waited_for(make_broker: MakeBroker) -> N
     assert list(batches) == []
 
 
+@pytest.mark.one_process("sets a limit of brokers in this process")
 def test_batches_are_as_large_as_their_payloads_let_them(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -464,6 +464,12 @@ ACTIONS = _table([
         "List every API key that was not revoked, without secrets.",
     ),
     Call(
+        "read_keys",
+        (),
+        Rule(peers=True),
+        "Have a broker read the API keys of the cluster, which another broker has changed.",
+    ),
+    Call(
         "revoke_key",
         ("key", "force"),
         _KEYS,

@@ -33,6 +33,7 @@ class Away(FakeTransport):
             "list_topics": {"topics": [{"name": "t"}]},
             "transactions": {"transactions": []},
             "cluster": {"nodes": []},
+            "list_keys": {"keys": []},
         }
         super().__init__(actions=answers)
         self.pages = [PEEK.empty_table()]
@@ -56,6 +57,8 @@ class Away(FakeTransport):
 LOOKS = {
     "peek": ("t",),
     "counts": ("t",),
+    "dead_letters": ("t",),
+    "api_keys": (),
     "history": ("t", 1),
     "topic": ("t",),
     "topics": (),

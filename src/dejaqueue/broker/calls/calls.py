@@ -19,6 +19,7 @@ from dejaqueue.access import administration
 from dejaqueue.access.calls import ACTIONS, TICKETS, Call
 from dejaqueue.access.senders import Requester
 from dejaqueue.broker.calls import (
+    api_keys,
     browse,
     by_filter,
     claims,
@@ -374,7 +375,7 @@ def _promote(broker: BrokerPort, _body: Body, _by: Requester) -> Future[Answer]:
 
 
 def _create_key(broker: BrokerPort, body: Body, by: Requester) -> Answer:
-    return administration.act(broker.keys, "create_key", body, is_near=by.is_near)
+    return api_keys.change(broker, "create_key", body, by)
 
 
 def _list_keys(broker: BrokerPort, body: Body, by: Requester) -> Answer:
@@ -382,7 +383,11 @@ def _list_keys(broker: BrokerPort, body: Body, by: Requester) -> Answer:
 
 
 def _revoke_key(broker: BrokerPort, body: Body, by: Requester) -> Answer:
-    return administration.act(broker.keys, "revoke_key", body, is_near=by.is_near)
+    return api_keys.change(broker, "revoke_key", body, by)
+
+
+def _read_keys(broker: BrokerPort, _body: Body, _by: Requester) -> Answer:
+    return api_keys.read(broker)
 
 
 # --- answers that are batches ---------------------------------------------------------------------

@@ -8,6 +8,7 @@
     ask_erasure         that it erases from what it recorded of a partition, asked by its owner
     ask_keys            which keys are taken in a topic to which dead letters go back
     bring_letters       dead letters that go back to a topic which that broker serves
+    read_keys           that the API keys of the cluster have changed
     ask_backup          a step of its part of a backup, asked by the broker that takes it
 
 Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 
 TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
 HISTORY, BACKUP = "ask_history", "ask_backup"
-ERASURE, KEYS = "ask_erasure", "ask_keys"
+ERASURE, KEYS, READ_KEYS = "ask_erasure", "ask_keys", "read_keys"
 """Their names in the table of calls (access/calls.py); bring_letters is far_letters.py's."""
 
 

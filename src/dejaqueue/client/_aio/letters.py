@@ -13,6 +13,7 @@ import pyarrow as pa
 from dejaqueue.client import letters
 from dejaqueue.client._aio import waiting
 from dejaqueue.client.core import ClientCore
+from dejaqueue.client.looking import Looks
 from dejaqueue.client.results import Redriven
 
 
@@ -41,7 +42,7 @@ class AsyncLetters:
             A table of schema PEEK; headers say how each died (schema/dead_letters.py).
         """
         choice = letters.check_choice(topic, reason, group)
-        return await waiting.run(letters.find, self._core.transport, choice, limit)
+        return await waiting.run(letters.find, Looks(self._core), choice, limit)
 
     async def redrive(
         self,
