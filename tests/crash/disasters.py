@@ -263,7 +263,9 @@ class Disaster:
         if plan.damage == "none":
             return lambda: None
         root = Path(self._where)
-        files = sorted(one for one in root.rglob("*") if one.is_file() and one.stat().st_size)
+        # A file that a killed process was writing has no name yet, and nobody reads it.
+        there = (one for one in root.rglob("*") if not one.name.startswith(".draft"))
+        files = sorted(one for one in there if one.is_file() and one.stat().st_size)
         path = plan.draw.choice(files)
         content = path.read_bytes()
         is_named = self._is_named(path)

@@ -263,6 +263,12 @@ class StrandArchiver(Archiver):
 
     def _turn(self) -> None:
         """Take a cut, if that is this one's to do; store what the logs here have got."""
+        try:
+            self._store_turn()
+        except Unavailable as failure:  # the catalogue cannot be read now: with the next turn
+            self._fail(failure)
+
+    def _store_turn(self) -> None:
         clock, self._turned = self._broker.clock, self._processes.turn.number
         self._follow_logs()
         if self._leads():

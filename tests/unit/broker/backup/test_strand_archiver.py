@@ -21,6 +21,7 @@ from dejaqueue.backup.fence import Fence
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import strands_of
 from dejaqueue.broker.backup.archive_tail import partition_number
+from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.strand_archiver import StrandArchiver
 from dejaqueue.broker.backup.strand_tail import StrandTail
@@ -29,7 +30,7 @@ from dejaqueue.catalogue.changes import MadeTopic
 from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.catalogue.state import CatalogueState
 from dejaqueue.clock import SteadyClock
-from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.errors import BadRequest, Refused, Unavailable
 from dejaqueue.journal.interface import Journal
 from dejaqueue.journal.processes import ProcessStore, prepare
 from dejaqueue.journal.segments.shared_store import TopicSlots
@@ -274,6 +275,26 @@ def test_a_backup_has_the_pieces_before_it_given_up__or_begins_another_chain(pla
     one.append(0)
     until(lambda: place.found(manifest)[0] == [7], "the other chain goes on behind the backup")
     until(lambda: strands_of(place.archive.bucket, CHAIN) == [], "the one before is deleted")
+
+
+def test_a_catalogue_that_cannot_be_read_for_a_while__ends_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, failures = place.processes[0], ["locked"] * 5
+    tail = CatalogueSlices.tail
+
+    def fails(slices: CatalogueSlices) -> int:
+        if failures:
+            raise Unavailable(failures.pop(), 1)
+        return tail(slices)
+
+    monkeypatch.setattr(CatalogueSlices, "tail", fails)
+    one.archiver.start()
+    manifest = place.backed_up(one, CHAIN)
+    one.append(0, 3)
+    place.reaches(manifest, p0=3)
+    assert (failures, one.archiver.failures) == ([], 5)
+    assert one.archiver.note().chain == CHAIN
 
 
 def test_an_older_copy_of_the_journals_does_not_go_on(place: Place) -> None:
