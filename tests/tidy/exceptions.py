@@ -4,9 +4,6 @@ from __future__ import annotations
 
 # File of more than 600 lines (800 of tests), and a sentence that says why it is one noun.
 LONG_FILES: dict[str, str] = {
-    "src/dejaqueue/journal/interface.py": (
-        "The contract of a journal and of its store, with its duties: whoever writes one reads all."
-    ),
     "src/dejaqueue/http/shapes.py": "The parts of the OpenAPI document, read by their names.",
     "src/dejaqueue/testing/reference_model.py": "The model: each command, told obviously.",
     "src/dejaqueue/broker/broker.py": (
