@@ -1,7 +1,8 @@
 """Children of `dejaq serve --processes` end under load, and their parent does; then rules 1 to 6.
 
 Covered: SIGKILL and SIGTERM of children, SIGKILL of the parent, which ends them, SIGTERM of it,
-which has them hand over; one topic in two shards, so that each batch meets both processes.
+which has them hand over; one topic in two shards, so that each batch meets both processes. Looks,
+asked while a process dies.
 Not covered: the same of brokers with journals on a server (tests/cluster/test_kill.py).
 """
 
@@ -96,3 +97,22 @@ def test_nothing_is_lost_early_or_twice__processes_end_under_load(broker: Broker
     children = children_of(broker.pid)
     assert broker.stop() == 0
     assert all(is_gone(child) for child in children)
+
+
+def test_looks_are_answered_while_processes_that_share_the_address_die(
+    broker: BrokerProcess,
+) -> None:
+    with Client(broker.url) as client:
+        client.create_topic(TOPIC, partitions=2, spread=2)
+        client.send_batch(TOPIC, [b"a", b"b"]).raise_for_status()
+        for victim in children_of(broker.pid):
+            os.kill(victim, signal.SIGKILL)
+            # One that knows the processes, and one that knows nothing but the address.
+            with Client(broker.url) as other:
+                for one in (client, other):
+                    assert sorted(one.peek(TOPIC)["payload"].to_pylist()) == [b"a", b"b"]
+                    assert [topic.name for topic in one.topics()] == [TOPIC]
+                    assert one.cluster()["nodes"]
+                    assert one.counts(TOPIC)["scheduled"] == 2
+            until(lambda: len(children_of(broker.pid)) == 2, "another one is started")
+            until(lambda: len(client.cluster()["nodes"]) == 2, "it is back")

@@ -1,6 +1,6 @@
 """What changes nothing is asked again while no broker answers, for as long as retries last.
 
-Not covered: processes that die (tests/cluster/test_features.py).
+Not covered: processes that die (tests/crash/test_processes_kill.py).
 """
 
 from __future__ import annotations
