@@ -27,7 +27,7 @@ from dejaqueue.coordinator.jetstream import (
 )
 from dejaqueue.testing.simulation.world import World
 from dev.services import Service, missing, start
-from tests.patience import until
+from tests.patience import PATIENCE_SECONDS, until
 from tests.simulation.cluster.jetstream_facts import KvServer, Message
 
 KEYS = ("a", "a/b", "a/c", "b")
@@ -70,7 +70,7 @@ class _Both:
         """The simulated answer, which is the real one."""
         told = self._simulated(subject, headers, content)
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        (reply,) = self.connection.publish_all(subject, [(headers, body)])
+        (reply,) = self.connection.publish_all(subject, [(headers, body)], PATIENCE_SECONDS)
         assert reply is not None
         assert _bare(json.loads(reply.content)) == _bare(told), (subject, headers, content)
         return told
@@ -126,7 +126,7 @@ def test_the_same_calls_have_the_same_answers(nats: Service, seed: int) -> None:
         for message in both.told:
             key = message.subject.removeprefix(both.subjects)
             wanted = Told(message.sequence, key, REVISION not in message.headers)
-            assert both.channel.hear(5.0) == wanted
+            assert both.channel.hear(PATIENCE_SECONDS) == wanted
     finally:
         both.close()
 

@@ -78,12 +78,13 @@ def serve(*, as_json: bool, **chosen: Any) -> None:
 
         Processes(loaded.settings, chosen).run(as_json=as_json)
         return
-    from dejaqueue.schema.warm import warm_up
-
     bound_memory(loaded.settings.server.memory_bytes_max)
     # Blocked before any thread starts, so that all inherit it and only `sigwait` takes them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING_SIGNALS, signal.SIGHUP))
     split_pools()
+    # What loads pyarrow comes after what says how pyarrow has its memory.
+    from dejaqueue.schema.warm import warm_up
+
     warm_up(has_pandas=False)
     if not _run(loaded, lambda: read_settings(chosen, overruling), parent, as_json=as_json):
         logging.shutdown()
