@@ -33,7 +33,14 @@ from tests.patience import PATIENCE_SECONDS, until
 FAR = 3_600
 ARCHIVE_MS = 50
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
-rarely = pytest.mark.skipif(not ALL, reason="make reliability runs it")
+RARE = (pytest.mark.skipif(not ALL, reason="make reliability runs it"), pytest.mark.may_skip)
+
+
+def rarely(test: Callable[..., None]) -> Callable[..., None]:
+    """A test that `make reliability` runs."""
+    for mark in RARE:
+        test = mark(test)
+    return test
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +190,7 @@ def starts_not(broker: BrokerProcess) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("directory", marks=rarely), "s3"])
+@pytest.mark.parametrize("kind", [pytest.param("directory", marks=RARE), "s3"])
 def test_a_killed_broker_is_replaced_by_its_standby__and_does_not_come_back(
     tmp_path: Path, s3: S3Server, start: Start, kind: str
 ) -> None:
