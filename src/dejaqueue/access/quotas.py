@@ -49,8 +49,8 @@ PATIENCE_MS = 5_000
 """How long a stream that is opened too soon, or a batch that is too much for now, waits."""
 RETRY_MS = 1_000
 CLOSING_PAUSE_MS = 2
-"""Between two closes of a principal's streams, if one waits for the other, by the machine's clock. A
-close is some 0.3 ms of Python: others get the interpreter for the rest."""
+"""Between two closes of a principal's streams, if one waits for the other, by the machine's clock.
+A close is some 0.3 ms of Python: others get the interpreter for the rest."""
 PRINCIPALS_MAX = 10_000
 """Principals known at once; those that have nothing open are forgotten first."""
 LABELS_MAX = 100
