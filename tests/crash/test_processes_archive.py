@@ -33,7 +33,8 @@ from tests.crash.test_processes_kill import children_of, is_gone
 from tests.patience import PATIENCE_SECONDS, until
 
 INTERVAL_MS = 50
-LOST_MS_MAX = 5_000
+MUCH = 20
+LOST_MS_MAX = 30_000
 """On a machine that is busy with other tests; three intervals where it is not."""
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
@@ -112,7 +113,12 @@ class Site:
         committed = {one for at_ms, one in load.committed if at_ms < until_ms}
         assert not committed - set(pairs), "transactions are lost"
         print(f"sent={len(wanted)} acked={len(load.acked)} committed={len(committed)}")
-        assert len(wanted) > 20
+        assert len(wanted) > MUCH
+
+
+def has_much(load: Load) -> bool:
+    """Whether more than MUCH was sent that nobody tried to ack."""
+    return len(load.sent) - len(load.tried_acks) > 2 * MUCH
 
 
 @pytest.fixture(params=[(86_400_000, False), (1_500, True)], ids=["alone", "backups-encrypted"])
@@ -133,6 +139,7 @@ def test_nothing_acknowledged_is_lost__processes_are_killed_under_load(site: Sit
     load = Load(broker.url)
     try:
         threading.Event().wait(1.5)
+        until(lambda: has_much(load), "much is sent")
         for victim in children_of(broker.pid):  # one of them takes cuts
             os.kill(victim, signal.SIGKILL)
             until(lambda victim=victim: is_gone(victim))  # type: ignore[misc]
@@ -170,6 +177,7 @@ def test_nothing_acknowledged_is_lost__processes_are_killed_under_load(site: Sit
 def test_a_graceful_stop_loses_nothing_with_the_directory(site: Site) -> None:
     load = Load(site.broker.url)
     threading.Event().wait(1.5)
+    until(lambda: has_much(load), "much is sent")
     load.end()
     ended_ms = now_ms()
     assert site.broker.stop() == 0

@@ -211,7 +211,7 @@ class CoordinatorConformance(KeysConformance):
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(60)
+                thread.join(PATIENCE_S)
             fact = coordinators[0].get("count")
             assert fact is not None
             assert int(fact.value) == 4 * self.race_times
@@ -229,7 +229,7 @@ class CoordinatorConformance(KeysConformance):
                 racer.start()
             count_up(one, "count", self.race_times)
             for racer in racers:
-                racer.join(60)
+                racer.join(PATIENCE_S)
                 assert racer.exitcode == 0
             fact = one.get("count")
             assert fact is not None
@@ -366,7 +366,7 @@ class CoordinatorConformance(KeysConformance):
                 with heard:
                     assert heard.wait_for(lambda: rung[0] > before, end - time.monotonic())  # noqa: B023
             for thread in writers:
-                thread.join(60)
+                thread.join(PATIENCE_S)
 
     def test_5_a_closed_watch_rings_no_more(self) -> None:
         with self.opened(2) as (one, other):
