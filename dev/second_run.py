@@ -29,10 +29,7 @@ CACHE = Path("build") / "second-run"
 FAILED = 1
 """Exit status of pytest: tests failed. What is left out and may not be has one of its own."""
 TESTS_MAX = 8
-REPEATABLE = tuple(
-    f"tests/{name}/"
-    for name in ("docs", "formal", "model", "replay", "simulation", "tidy", "types")
-)
+REPEATABLE = tuple(f"tests/{name}/" for name in ("formal", "model", "tidy", "types"))
 """Folders whose tests compute: the machine makes them slow, and nothing else."""
 
 

@@ -81,7 +81,7 @@ def test_what_fails_again_fails_the_run(tmp_path: Path) -> None:
     assert "BESIDE OTHERS" not in said
 
 
-@pytest.mark.parametrize("where", ["tests/model", "tests/simulation"])
+@pytest.mark.parametrize("where", ["tests/model", "tests/formal"])
 def test_what_the_machine_cannot_disturb_has_no_second_run(tmp_path: Path, where: str) -> None:
     status, said = second_run(tmp_path, {2}, set(), where=where)
     assert status == 1

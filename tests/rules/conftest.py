@@ -102,9 +102,12 @@ def _making(request: pytest.FixtureRequest, path: Path, kind: str) -> Iterator[M
         made.append(fixture)
         return fixture
 
-    yield make
-    for fixture in made:
-        fixture.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        # A pause by a clock that stands still would not end.
+        patch.setattr("dejaqueue.access.quotas.CLOSING_PAUSE_MS", 0)
+        yield make
+        for fixture in made:
+            fixture.stop()
 
 
 @pytest.fixture

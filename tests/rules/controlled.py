@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import dejaqueue.access.quotas as quotas_module
 import dejaqueue.broker.broker as broker_module
 import dejaqueue.cli.processes as processes_module
 import dejaqueue.cluster.node as node_module
@@ -105,6 +106,8 @@ def _control() -> None:
         (broker_module, "broker_clock", controlled.clock),
         # A test ends a process again and again; the pauses before a start would grow to 30 seconds.
         (processes_module, "PAUSE_MS_MAX", processes_module.PAUSE_MS_FIRST),
+        # It would not end: the clock stands still while a test closes what it has.
+        (quotas_module, "CLOSING_PAUSE_MS", 0),
         (node_module, "ClockComparison", OneClock),
     ):
         setattr(owner, name, own)

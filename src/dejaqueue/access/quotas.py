@@ -23,7 +23,7 @@ from dejaqueue import limits
 from dejaqueue.access.administration import is_near
 from dejaqueue.access.crowding import CROWDING
 from dejaqueue.access.roles import Principal
-from dejaqueue.clock import Clock, SystemClock, Wake
+from dejaqueue.clock import Clock, Wake
 from dejaqueue.errors import ResourceExhausted
 from dejaqueue.metrics import Tallies
 from dejaqueue.settings import BrokerSettings
@@ -49,8 +49,8 @@ PATIENCE_MS = 5_000
 """How long a stream that is opened too soon, or a batch that is too much for now, waits."""
 RETRY_MS = 1_000
 CLOSING_PAUSE_MS = 2
-"""Between two closes of a principal's streams, if one waits for the other, by the machine's clock.
-A close is some 0.3 ms of Python: others get the interpreter for the rest."""
+"""Between two closes of a principal's streams, if one waits for the other. A close is some 0.3 ms
+of Python: others get the interpreter for the rest."""
 PRINCIPALS_MAX = 10_000
 """Principals known at once; those that have nothing open are forgotten first."""
 LABELS_MAX = 100
@@ -390,7 +390,7 @@ class Opening:
         """It is being closed, without waiting for anything."""
         self._let_go()
         if not self._is_free and self._hold(self._turns.closing):
-            clock = SystemClock()
+            clock = self._quotas.clock
             clock.wait_until(clock.now_us() + CLOSING_PAUSE_MS * 1_000, Wake())
 
     def closed(self) -> None:

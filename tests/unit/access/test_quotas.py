@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -199,20 +198,18 @@ def test_streams_of_one_principal_are_opened_one_at_a_time() -> None:
             pass
 
 
-def test_of_many_that_are_closed_at_once_each_lets_others_work_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "CLOSING_PAUSE_MS", 200)
-    quotas, _ = make()  # its clock stands still: the interpreter is shared by the machine's
+def test_of_many_that_are_closed_at_once_each_lets_others_work_for_a_while() -> None:
+    quotas, clock = make()
     with contextlib.ExitStack() as stack:
         first, second = (open_one(quotas, SHOP, stack) for _ in range(2))
         first.closing()
         late = in_thread(second.closing)
         until(lambda: crowding.CROWDING._waiting)
-        began = time.monotonic()
         first.closed()
+        until(clock.next_instant_us)
+        assert not late.done()
+        clock.advance(ms=module.CLOSING_PAUSE_MS)
         late.result(SECONDS_MAX)
-        assert time.monotonic() - began >= 0.2
 
 
 def test_a_stream_that_is_refused_holds_nothing() -> None:
