@@ -161,6 +161,15 @@ def test_an_erasure_that_is_killed_is_done_by_the_next_one(
         send_marked(client)
         wait_for_letter(client)
         send_kept(client, 200, KEPT)
+    kill_in_erasures(broker)
+    with dejaqueue.Client(broker.url) as client:
+        client.erase(TOPIC, group=f"{MARKER}-group")
+        assert files_with(MARKER, *roots) == []
+        check_kept(client)
+
+
+def kill_in_erasures(broker: BrokerProcess) -> None:
+    """Begin an erasure four times, kill the broker ever later in it, and start it again."""
     for seconds in (0.02, 0.3, 0.9, 1.6):
         with dejaqueue.Client(broker.url, retry_ms_max=100) as client:
             begun = threading.Thread(target=erase_until_it_breaks, args=(client,))
@@ -170,10 +179,6 @@ def test_an_erasure_that_is_killed_is_done_by_the_next_one(
             begun.join(PATIENCE_SECONDS)
             assert not begun.is_alive()
         broker.start()
-    with dejaqueue.Client(broker.url) as client:
-        client.erase(TOPIC, group=f"{MARKER}-group")
-        assert files_with(MARKER, *roots) == []
-        check_kept(client)
 
 
 def erase_until_it_breaks(client: dejaqueue.Client) -> None:

@@ -6,7 +6,6 @@ Here: Redis. Not here: segments (test_erasure_kill.py); what is found, and other
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import dejaqueue
@@ -15,15 +14,14 @@ from tests.crash.test_erasure_kill import (
     KEPT,
     MARKER,
     check_kept,
-    erase_until_it_breaks,
     files_with,
+    kill_in_erasures,
     make_topics,
     send_kept,
     send_marked,
     wait_for_letter,
 )
 from tests.integration.test_erasure_on_servers import on_the_server
-from tests.patience import PATIENCE_SECONDS
 from tests.record_servers import RedisServer, redis_program
 
 
@@ -49,15 +47,7 @@ def test_an_erasure_that_is_killed_is_done_by_the_next_one__on_redis(tmp_path: P
             wait_for_letter(client)
             send_kept(client, 200, KEPT)
         assert any(name.startswith("orders ") for name in on_the_server(redis.url, MARKER))
-        for seconds in (0.02, 0.3, 0.9, 1.6):
-            with dejaqueue.Client(broker.url, retry_ms_max=100) as client:
-                begun = threading.Thread(target=erase_until_it_breaks, args=(client,))
-                begun.start()
-                begun.join(seconds)
-                broker.kill()
-                begun.join(PATIENCE_SECONDS)
-                assert not begun.is_alive()
-            broker.start()
+        kill_in_erasures(broker)
         with dejaqueue.Client(broker.url) as client:
             client.erase("orders", group=f"{MARKER}-group")
             assert on_the_server(redis.url, MARKER) == []

@@ -10,6 +10,19 @@ import pytest
 from dev.reaper import marks
 
 
+def printed_by(text: str) -> str:
+    """What a program prints in a fresh interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=marks() | {"PYTHONPATH": ":".join(filter(None, sys.path))},
+    )
+    return done.stdout
+
+
 def test_nothing_is_imported_after_warming_up() -> None:
     """In a fresh interpreter: what a first delivery does finds everything loaded."""
     text = """
@@ -22,15 +35,7 @@ batch = pa.record_batch({"id": [1, 2]})
 batch.column("id").to_numpy()
 print(sorted(set(sys.modules) - before))
 """
-    found = subprocess.run(
-        [sys.executable, "-c", text],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env=marks() | {"PYTHONPATH": ":".join(filter(None, sys.path))},
-    )
-    assert found.stdout.strip() == "[]"
+    assert printed_by(text).strip() == "[]"
 
 
 def test_a_process_that_forgoes_pandas_loads_none_and_may_later() -> None:
@@ -47,12 +52,4 @@ print("pandas" in sys.modules, any("warm" in type(one).__module__ for one in sys
 import pandas
 print(pa.array([1]).to_pandas().tolist(), pa.array(pandas.Series([1, 2])).to_pylist())
 """
-    found = subprocess.run(
-        [sys.executable, "-c", text],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env=marks() | {"PYTHONPATH": ":".join(filter(None, sys.path))},
-    )
-    assert found.stdout.split("\n")[:2] == ["False False", "[1] [1, 2]"]
+    assert printed_by(text).split("\n")[:2] == ["False False", "[1] [1, 2]"]

@@ -405,14 +405,18 @@ class Archiver:
             self._changed_us = self._changed_us or self._broker.clock.now_us()
         elif self._chain is not None and covered:
             self._reached = farther(self._reached, covered)
-            # The last one stays: it says where the chain is.
-            gone = range(self._first, min(give_up_to, self._number - 1) + 1)
-            if gone:
-                try:
-                    self._chain.delete(gone)
-                    self._first = gone.stop
-                except (Unavailable, ResourceExhausted) as failure:  # with the next backup, then
-                    log.info("pieces of the archive are left: %s", failure)
+            try:
+                self._delete_to(self._chain, give_up_to)
+            except (Unavailable, ResourceExhausted) as failure:  # with the next backup, then
+                log.info("pieces of the archive are left: %s", failure)
+
+    def _delete_to(self, chain: LogChain, number: int) -> None:
+        """Delete pieces up to this one, but for the last one: it says where the chain is. Raises
+        Unavailable, ResourceExhausted."""
+        gone = range(self._first, min(number, self._number - 1) + 1)
+        if gone:
+            chain.delete(gone)
+            self._first = gone.stop
 
     def _end_chains_but(self, name: str) -> None:
         """A chain before this one follows no backup that anybody would restore."""

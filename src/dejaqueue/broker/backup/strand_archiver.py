@@ -250,14 +250,10 @@ class StrandArchiver(Archiver):
         self._reached = farther(self._reached, mine)
         for name, position in mine.items():
             self._processes.turn.is_archived(name, self._chain_number, position)
-        # The last one stays: it says where the strand is.
-        gone = range(self._first, min(give_up_to, self._number - 1) + 1)
-        if gone:
-            try:
-                self._chain.delete(gone)
-                self._first = gone.stop
-            except (Unavailable, ResourceExhausted) as failure:  # with the next backup, then
-                self._fail(failure)
+        try:
+            self._delete_to(self._chain, give_up_to)
+        except (Unavailable, ResourceExhausted) as failure:  # with the next backup, then
+            self._fail(failure)
 
     # --- a turn -------------------------------------------------------------------------------
 
