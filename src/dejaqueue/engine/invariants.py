@@ -43,7 +43,8 @@ def what_came_in_is_live_or_went(state: PartitionState) -> bool:
 def slabs_count_their_live_rows(state: PartitionState) -> bool:
     """Each slab knows how many of its rows are live, and no row beyond the last was written."""
     table = state.table
-    lives = np.count_nonzero(table.states.reshape(-1, table.slab_rows), axis=1)
+    slabs = np.flatnonzero(table.states) >> table.slab_bits
+    lives = np.bincount(slabs, minlength=table.slab_lives.size)
     unused = table.states[table.row_count :]
     return bool((lives == table.slab_lives).all()) and not unused.any()
 

@@ -19,6 +19,7 @@ class Layout:
 
     Attributes:
         slab_bits: rows of a table slab, as a power of two.
+        first_rows: rows that a table has room for at first.
         rebase_slabs_min: dead slabs in front of the table before it is moved down.
         seal_rows: an index run of this many rows is never merged again, which bounds a stall.
         merge_ways: so many runs of groups of like length become one; 2 at least.
@@ -30,6 +31,7 @@ class Layout:
     """
 
     slab_bits: int = limits.SLAB_BITS
+    first_rows: int = 64
     rebase_slabs_min: int = 64
     seal_rows: int = 262_144
     merge_ways: int = 8
@@ -44,6 +46,7 @@ STANDARD: Final = Layout()
 """What brokers use."""
 TINY: Final = Layout(
     slab_bits=3,
+    first_rows=2,
     rebase_slabs_min=2,
     seal_rows=8,
     merge_ways=2,

@@ -6,8 +6,9 @@ Holds: 19 bytes a message, and those of each wide column in slabs where a messag
     holds no memory; rows outside the window read as DONE.
 See: layout.py for sizes; runs.py for the order of messages.
 
-Each column is one flat array over anonymous pages, so that any set of sequences is read and written
-by plain indexing. It grows by moving pages (`mremap`), not by copying them.
+Each column is one flat array, so that any set of sequences is read and written by plain indexing.
+A table of few rows has them on the heap and is copied as it grows. From one slab on they are over
+anonymous pages, and grow by moving these (`mremap`), not by copying them.
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ class MessageTable:
         self.uses: set[str] = set()
         self.slab_bits = layout.slab_bits
         self.slab_rows = 1 << layout.slab_bits
+        self._first_rows = layout.first_rows
         self._rebase_slabs_min = layout.rebase_slabs_min
         self.base = base
         self.row_count = 0
@@ -148,19 +150,46 @@ class MessageTable:
         self._allocate(1)
 
     def _allocate(self, slab_count: int) -> None:
-        rows = slab_count << self.slab_bits
-        self._pages = [Pages(rows * np.dtype(dtype).itemsize) for _, dtype in _ALL_COLUMNS]
-        self._bind()
+        if slab_count == 1:
+            self._begin_small()
+        else:
+            self._map_slabs(slab_count)
         self.slab_uses: UInt8s = np.zeros(slab_count, dtype=np.uint8)
         self.slab_lives: Int64s = np.zeros(slab_count, dtype=np.int64)
         self.slab_dirty_mask: npt.NDArray[np.bool_] = np.zeros(slab_count, dtype=np.bool_)
+
+    def _begin_small(self) -> None:
+        # Twelve maps of a slab were 3.4 MB of address space for one message. Nobody touched most
+        # of it, but it counts against the bound of a process (RLIMIT_DATA), and maps are counted
+        # by the kernel (vm.max_map_count): 8,000 topics with a message each ended a broker.
+        rows = min(self._first_rows, self.slab_rows)
+        self._pages: list[Pages] = []
+        for name, dtype in _ALL_COLUMNS:
+            setattr(self, name, np.zeros(rows, dtype=dtype))
+
+    def _grow_small(self, row_count: int) -> None:
+        rows = self._first_rows
+        while rows <= row_count:
+            rows *= 4
+        written = self._written()
+        for name, dtype in _ALL_COLUMNS:
+            column = np.zeros(min(rows, self.slab_rows), dtype=dtype)
+            if name in written:
+                before = getattr(self, name)
+                column[: before.size] = before
+            setattr(self, name, column)
+
+    def _map_slabs(self, slab_count: int) -> None:
+        rows = slab_count << self.slab_bits
+        self._pages = [Pages(rows * np.dtype(dtype).itemsize) for _, dtype in _ALL_COLUMNS]
+        self._bind()
 
     def _bind(self) -> None:
         for pages, (name, dtype) in zip(self._pages, _ALL_COLUMNS, strict=True):
             setattr(self, name, pages.array(dtype))
 
-    def _columns(self) -> list[npt.NDArray[Any]]:
-        return [getattr(self, name) for name, _ in _ALL_COLUMNS]
+    def _written(self) -> list[str]:
+        return [name for name, _ in COLUMNS] + sorted(self.uses)
 
     @property
     def next_sequence(self) -> int:
@@ -175,23 +204,35 @@ class MessageTable:
 
     def reserve(self, row_count: int) -> None:
         """Make room for `row_count` places and the one after them."""
+        if row_count < self.states.size:
+            return
+        if row_count < self.slab_rows:
+            self._grow_small(row_count)
+            return
         slab_count = self.slab_lives.size
         needed = (row_count >> self.slab_bits) + 1
-        if needed <= slab_count:
-            return
         # Pages that nobody touched cost nothing, so growing generously is free.
         slab_count = max(needed, slab_count + slab_count // 4 + 4)
-        rows = slab_count << self.slab_bits
-        for pages, (name, dtype) in zip(self._pages, _ALL_COLUMNS, strict=True):
-            # The array goes first: a map with an array on it cannot grow, and would be copied.
-            delattr(self, name)
-            pages.grow(rows * np.dtype(dtype).itemsize)
-        self._bind()
+        if self._pages:
+            rows = slab_count << self.slab_bits
+            for pages, (name, dtype) in zip(self._pages, _ALL_COLUMNS, strict=True):
+                # The array goes first: a map with an array on it cannot grow, and would be copied.
+                delattr(self, name)
+                pages.grow(rows * np.dtype(dtype).itemsize)
+            self._bind()
+        else:
+            self._leave_the_heap(slab_count)
         more = slab_count - self.slab_lives.size
         self.slab_lives = np.concatenate([self.slab_lives, np.zeros(more, dtype=np.int64)])
         none = np.zeros(more, dtype=np.bool_)
         self.slab_dirty_mask = np.concatenate([self.slab_dirty_mask, none])
         self.slab_uses = np.concatenate([self.slab_uses, np.zeros(more, dtype=np.uint8)])
+
+    def _leave_the_heap(self, slab_count: int) -> None:
+        kept = {name: getattr(self, name) for name in self._written()}
+        self._map_slabs(slab_count)
+        for name, rows in kept.items():
+            getattr(self, name)[: rows.size] = rows
 
     def append(self, dues_ms: Int64s, first_locator: int, state: np.uint8 = SCHEDULED) -> int:
         """Add rows in that state, stored at `first_locator` and the locators after it.
@@ -285,8 +326,7 @@ class MessageTable:
             return
         self.copy_held()  # held slabs are known by where they are
         used, row_count = (self.row_count >> self.slab_bits) + 1, self.row_count
-        names = [name for name, _ in COLUMNS] + sorted(self.uses)
-        kept = {name: getattr(self, name)[:row_count] for name in names}
+        kept = {name: getattr(self, name)[:row_count] for name in self._written()}
         lives, dirty_mask = self.slab_lives[:used], self.slab_dirty_mask[:used]
         uses = self.slab_uses[:used]
         self._allocate(used + more)
@@ -397,13 +437,13 @@ class MessageTable:
             return
         self.copy_held()  # held slabs are known by where they are
         first, end = dead << self.slab_bits, self.row_count
-        names = [name for name, _ in COLUMNS] + sorted(self.uses)
-        kept = {name: getattr(self, name)[first:end].copy() for name in names}
+        kept = {name: getattr(self, name)[first:end].copy() for name in self._written()}
         slab_lives, dirty_mask = self.slab_lives[dead:used], self.slab_dirty_mask[dead:used]
         slab_uses = self.slab_uses[dead:used]
         self._allocate(used - dead)
         self.base += first
         self.row_count = end - first
+        self.reserve(self.row_count)
         for name, rows in kept.items():
             getattr(self, name)[: rows.size] = rows
         self.slab_uses[:] = slab_uses

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.engine.layout import STANDARD, TINY
+from dejaqueue.engine.layout import STANDARD, TINY, Layout
 from dejaqueue.engine.table import DONE, ROW_BYTES, SCHEDULED, MessageTable, Pages, row_locators
 
 
@@ -68,6 +71,43 @@ def test_the_window_moves_up_over_a_long_dead_stretch() -> None:
     assert survivor == 320
     assert table.dues_ms[table.places(int64s(survivor))].tolist() == [77]
     assert table.states[table.places(int64s(0, 8, 319))].tolist() == [DONE, DONE, DONE]
+
+
+@pytest.mark.parametrize("layout", [TINY, STANDARD], ids=["tiny", "standard"])
+def test_a_table_that_leaves_the_heap_keeps_every_column(layout: Layout) -> None:
+    table = MessageTable(layout)
+    for row in range(2 * layout.first_rows):
+        table.append(int64s(row), row)
+        table.widen(int64s(row), "groups", np.int32(row))  # type: ignore[arg-type]
+    more = np.arange(2 * layout.first_rows, 3 * table.slab_rows)
+    table.append(more, int(more[0]))
+    table.widen(more, "groups", more)
+    rows = np.arange(3 * table.slab_rows)
+    for name in ("dues_ms", "locators", "groups"):
+        assert (getattr(table, name)[: rows.size] == rows).all(), name
+    assert (table.states[: rows.size] == SCHEDULED).all()
+    assert not table.states[rows.size :].any()
+
+
+def test_a_table_that_moved_down_has_room_for_its_last_slab() -> None:
+    table = MessageTable(STANDARD)
+    slabs = STANDARD.rebase_slabs_min + 1
+    table.append(np.full(slabs * table.slab_rows, 5), 0)
+    table.append(np.arange(1_000), 1 << 40)
+    table.finish(np.arange(slabs * table.slab_rows))
+    table.append(int64s(77), 5)
+    assert table.base == slabs * table.slab_rows
+    assert table.dues_ms[:1_001].tolist() == [*range(1_000), 77]
+
+
+def test_tables_of_few_messages_take_little_address_space() -> None:
+    """Each one's maps of a whole slab, untouched, had ended a broker with 8,000 topics."""
+    before = int(Path("/proc/self/statm").read_text().split()[5])
+    tables = [MessageTable(STANDARD) for _ in range(200)]
+    for table in tables:
+        table.append(int64s(1, 2, 3), 0)
+    taken = (int(Path("/proc/self/statm").read_text().split()[5]) - before) * mmap.PAGESIZE
+    assert taken <= 200 * 16_384, f"{taken:,} bytes of address space for 200 tables"
 
 
 def test_growing_keeps_what_was_written() -> None:
