@@ -33,6 +33,11 @@ def test_a_stream_that_is_undone_is_not_there() -> None:
     assert looks(stream(KEEPS_UP, BEHIND), None) == (None, 0)
 
 
+def test_a_stream_with_a_record_is_not_waited_for() -> None:
+    used = stream(KEEPS_UP, BEHIND) | {"state": {"last_seq": 1}}
+    assert looks(used) == (used, 0)
+
+
 def test_an_old_stream_is_not_waited_for() -> None:
     old = stream(BEHIND, BEHIND, now="2026-01-02T03:05:06Z")
     assert looks(old) == (old, 0)
