@@ -42,6 +42,10 @@ def back_arrows_of(sources: Mapping[str, str]) -> list[list[str]]:
     return found
 
 
+FRONT_DOORS = ("dejaqueue", "dejaqueue.client")
+"""They tell mypy what they import when it is asked for."""
+
+
 def type_imports_of(sources: Mapping[str, str]) -> list[str]:
     """Imports under TYPE_CHECKING of a module's own room, without a reason on the line."""
     found = []
@@ -56,7 +60,7 @@ def type_imports_of(sources: Mapping[str, str]) -> list[str]:
                     f"{module}:{inner.lineno}: {ast.unparse(inner)}"
                     for inner in node.body
                     if isinstance(inner, ast.ImportFrom)
-                    and module != "dejaqueue"
+                    and module not in FRONT_DOORS
                     and f"{inner.module}.".startswith(f"{room}.")
                     and not source.allows(inner.lineno, "type-import")
                 ]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue.errors import BadRequest
+from dejaqueue.schema import arrow_calls as pc
 
 _CONTROL = "[\\x00-\\x1f]"
 

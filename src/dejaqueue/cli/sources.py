@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue.cli.json_rows import rows_to_json
 from dejaqueue.errors import BadRequest
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.messages import SEND, TAGS
 
 FORMATS = ("lines", "jsonl", "csv", "parquet")

@@ -4,17 +4,11 @@ Room: client. Never imports broker, journal, coordinator or engine.
 See: _aio, the source, and _sync, which is generated from it (scripts/generate_sync_client.py).
 """
 
-from dejaqueue.client._aio.client import AsyncClient
-from dejaqueue.client._aio.consumer import (
-    AsyncBatchConsumer,
-    AsyncConsumer,
-    AsyncMessage,
-    AsyncMessageBatch,
-)
-from dejaqueue.client._aio.cron import AsyncCron
-from dejaqueue.client._aio.payload import AsyncPayload
-from dejaqueue.client._aio.producer import AsyncProducer
-from dejaqueue.client._aio.transaction import AsyncTransaction
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from dejaqueue.client._sync.client import Client
 from dejaqueue.client._sync.consumer import BatchConsumer, Consumer, Message, MessageBatch
 from dejaqueue.client._sync.cron import Cron
@@ -32,6 +26,19 @@ from dejaqueue.client.results import SendResult, Settled
 from dejaqueue.client.sending.sent import Sent
 from dejaqueue.client.stats import BrokerStats, ConsumerStats, PartitionStats, TopicStats
 from dejaqueue.client.topic_settings import TopicSettings
+
+if TYPE_CHECKING:
+    from dejaqueue.client._aio.client import AsyncClient
+    from dejaqueue.client._aio.consumer import (
+        AsyncBatchConsumer,
+        AsyncConsumer,
+        AsyncMessage,
+        AsyncMessageBatch,
+    )
+    from dejaqueue.client._aio.cron import AsyncCron
+    from dejaqueue.client._aio.payload import AsyncPayload
+    from dejaqueue.client._aio.producer import AsyncProducer
+    from dejaqueue.client._aio.transaction import AsyncTransaction
 
 __all__ = [
     "AsyncBatchConsumer",
@@ -72,3 +79,23 @@ __all__ = [
     "WorkOptions",
     "story_of",
 ]
+
+_PLACES = {
+    "AsyncBatchConsumer": "_aio.consumer",
+    "AsyncClient": "_aio.client",
+    "AsyncConsumer": "_aio.consumer",
+    "AsyncCron": "_aio.cron",
+    "AsyncMessage": "_aio.consumer",
+    "AsyncMessageBatch": "_aio.consumer",
+    "AsyncPayload": "_aio.payload",
+    "AsyncProducer": "_aio.producer",
+    "AsyncTransaction": "_aio.transaction",
+}
+"""Names that are imported when they are first used: most programs have no event loop."""
+
+
+def __getattr__(name: str) -> Any:
+    """What `_PLACES` names."""
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"dejaqueue.client.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

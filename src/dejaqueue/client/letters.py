@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.client.browsing import NEXT, Caller
 from dejaqueue.client.results import Redriven
 from dejaqueue.client.sending.inputs import int64s_of
 from dejaqueue.errors import BadRequest
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import messages
 from dejaqueue.schema.dead_letters import REASON, header_value
 from dejaqueue.topic_names import check_topic_name

@@ -22,11 +22,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue.client.consuming.messages import BatchFields, MessageFields
 from dejaqueue.client.results import SendResult
 from dejaqueue.errors import BadRequest
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.trace_context import PARENT, batch_with_context, with_context
 from dejaqueue.version import __version__
 

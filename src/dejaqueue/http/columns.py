@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.messages import HEADERS, TAGS
 
 FIELDS = frozenset(

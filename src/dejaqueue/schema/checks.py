@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
 from dejaqueue.model import Topic
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import packing
 from dejaqueue.schema.arrival import check_unpacked
 from dejaqueue.schema.instants import check_instants

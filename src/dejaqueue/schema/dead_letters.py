@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.packing import RECORD, UNIT
 
 PREFIX = "dejaq-dead-"

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.messages import HEADERS, TAGS
 
 UNIT = "\x1f"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dejaqueue.errors import BadRequest
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, SEND
 from dejaqueue.schema.texts import mended
 

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejaqueue import limits
@@ -34,6 +33,7 @@ from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
 from dejaqueue.model import ChangeKind
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.history import CHANGE_NAMES, HISTORY, STORED
 from dejaqueue.schema.texts import mended_batch
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejaqueue import limits
@@ -28,6 +27,7 @@ from dejaqueue.broker.history.history import History
 from dejaqueue.broker.topic.peers import HISTORY
 from dejaqueue.clock import Clock
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.stretches import Stretch, without
 from dejaqueue.schema.texts import mended_batch
 from dejaqueue.topic_names import parse_subscription, topic_of

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of
@@ -32,6 +31,7 @@ from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Cancel, Depart
 from dejaqueue.errors import BadRequest, Elsewhere, Unavailable
 from dejaqueue.model import RowStatus
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import dead_letters as letters
 from dejaqueue.schema.messages import NEXT, UNREAD
 from dejaqueue.topic_names import (

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, parse_selection, whole
@@ -31,6 +30,7 @@ from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import MessageState
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import packing
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, SCAN
 from dejaqueue.schema.plain import text_column

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejaqueue import limits
@@ -23,6 +22,7 @@ from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.effects import Change
 from dejaqueue.model import ChangeKind
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.history import CHANGE_NAMES, STORED
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 from dejaqueue.schema.texts import mended

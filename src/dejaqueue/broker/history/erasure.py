@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dejaqueue import limits
@@ -22,6 +21,7 @@ from dejaqueue.broker.history.files import Files, HistoryFile
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.model import ChangeKind
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.history import CHANGE_NAMES
 
 _CAME = [CHANGE_NAMES[kind] for kind in (ChangeKind.ENQUEUED, ChangeKind.STAGED)]

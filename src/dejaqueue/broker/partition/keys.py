@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.keys import NO_KEY
 
 

@@ -17,12 +17,12 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.engine.arrays import Int64s, UInt16s
 from dejaqueue.errors import DejaQError, ResourceExhausted, Unavailable
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import references
 from dejaqueue.schema.messages import UNREAD
 from dejaqueue.schema.references import Reference

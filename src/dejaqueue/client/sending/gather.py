@@ -11,12 +11,11 @@ plain lock of its own (kept from send to send), and a future exists per batch on
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import threading
 from collections import deque
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -25,6 +24,9 @@ from dejaqueue.client.row_batch import More, RowBatch, record_batch, schema_of
 from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, InternalError, Refused
 from dejaqueue.model import RowStatus
 from dejaqueue.wire.frames import Reply
+
+if TYPE_CHECKING:  # 20 ms, which a program without an event loop need not pay
+    import asyncio
 
 ROWS_MAX = 4_096
 """Rows at which a batch of single messages is closed."""

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.client.sending.content import NOTHING, content_of
 from dejaqueue.client.sending.fields import CHECKS
 from dejaqueue.errors import BadRequest
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import messages
 from dejaqueue.schema.instants import check_instant, check_instants
 

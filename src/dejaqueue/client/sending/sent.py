@@ -6,7 +6,6 @@ See: gather.py and client/link.py.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
@@ -31,6 +30,8 @@ class AwaitableFuture(Future[T]):
     """A future of the client's threads, which a coroutine can await as well."""
 
     def __await__(self) -> Generator[Any, None, T]:
+        import asyncio  # 20 ms, which a program without an event loop need not pay
+
         return asyncio.wrap_future(self).__await__()
 
 
@@ -60,6 +61,8 @@ class Sent:
         return self._gathered.id_of(self._index)
 
     def __await__(self) -> Generator[Any, None, int]:
+        import asyncio
+
         assert self._gathered.future is not None
         yield from asyncio.wrap_future(self._gathered.future).__await__()
         return self._gathered.id_of(self._index)
