@@ -14,8 +14,7 @@ See: broker/topic/journal_catalogue.py, whose checks hold here too; docs/adr/003
 from __future__ import annotations
 
 import logging
-from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 
 from dejaqueue.broker.topic.catalogue import Changes
 from dejaqueue.broker.topic.given_ids import TopicReport, left_by
@@ -32,6 +31,38 @@ KEY = "catalogue"
 """The fact that has the last revision: whoever watches it hears of changes."""
 
 log = logging.getLogger("dejaqueue.cluster")
+
+
+class PlacedRows(Mapping[str, TopicRow]):
+    """Topics that are there or are being deleted, while other threads make and delete some.
+
+    A `ChainMap` looks for a name twice, and takes its values one by one: what was deleted between
+    the two was a KeyError, which ended a broker's rounds.
+
+    Args:
+        rows, leaving: of the state; a topic that begins to be deleted is in both for a moment.
+    """
+
+    def __init__(self, rows: dict[str, TopicRow], leaving: dict[str, TopicRow]) -> None:
+        self._rows, self._leaving = rows, leaving
+
+    def _all(self) -> dict[str, TopicRow]:
+        rows = self._rows.copy()  # first, or what moves between the two is in neither
+        return self._leaving | rows
+
+    def __getitem__(self, name: str) -> TopicRow:
+        row = self._rows.get(name)
+        return self._leaving[name] if row is None else row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def values(self) -> ValuesView[TopicRow]:
+        """As they were at one moment."""
+        return self._all().values()
 
 
 class ClusterCatalogue(JournalCatalogue):
@@ -118,12 +149,19 @@ class ClusterCatalogue(JournalCatalogue):
 
     def words(self) -> set[str]:
         """What topics that are there, or are being deleted, are called in the store of journals."""
-        return {JOURNAL, *(self.journals_of(row) for row in self.placed().values())}
+        return {JOURNAL, *map(self.journals_of, self.placed().values())}
 
     def placed(self) -> Mapping[str, TopicRow]:
         """Topics whose slot matters: those that are being deleted are let go by owners."""
         state = self._log.state
-        return ChainMap(state.rows, state.leaving)
+        return PlacedRows(state.rows, state.leaving)
+
+    def spread_of(self, name: str) -> int:
+        """How many shards a topic has, also while it is being deleted. Raises TopicUnknown."""
+        row = self.placed().get(name)
+        if row is None:
+            raise TopicUnknown(name)
+        return row.topic.spread
 
     def state(self) -> CatalogueState:
         """A copy of all of it, as of now. Raises JournalDamaged, Unavailable."""

@@ -189,7 +189,7 @@ class Node:
     def _slots_of(self, topic: str) -> TopicSlots:
         """Where a topic lies, for a store in which a slot is a log of its own."""
         assert self._catalogue is not None
-        return TopicSlots(self._slot(topic), self._catalogue.placed()[topic].topic.spread)
+        return TopicSlots(self._slot(topic), self._catalogue.spread_of(topic))
 
     def _start_of(self, topic: Topic) -> int:
         assert self._catalogue is not None
@@ -323,7 +323,7 @@ class Node:
             ("dejaq-owner", self._go_rounds),
             ("dejaq-fence", self._watch_time),
         ):
-            self._threads.append(self._where.start(name, run, daemon=True))
+            self._threads.append(self._where.start_for_ever(name, run))
 
     def _join(self) -> None:
         url, http_url = self._member.url, self._member.http_url

@@ -145,7 +145,8 @@ def served(
         `topic`, `shard`, `spread`, `node` ("" = nobody at the moment), `epoch`.
     """
     rows: list[dict[str, str | int]] = []
-    for name in [shard for one in names if one in placed for shard in placed[one].topic.shards]:
+    found = [row for row in map(placed.get, names) if row is not None]
+    for name in [shard for row in found for shard in row.topic.shards]:
         slot, shard = slot_of(name, placed, slots), parse_shard(name)
         member, owner = view.living_owner(slot), view.owners.get(slot)
         rows.append(

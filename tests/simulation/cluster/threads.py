@@ -246,6 +246,10 @@ class FiberThreads(Threads):
         world.after(world.between(10, 5_000), run_it, self._fibers.life)
         return started
 
+    def start_for_ever(self, name: str, run: Callable[[], None]) -> Running:
+        """As `start`: a loop that breaks off is what is looked for."""
+        return self.start(name, run)
+
 
 class FiberConcurrency(Concurrency):
     """How the store of such a broker waits."""

@@ -295,3 +295,20 @@ def test_all_of_it_is_told_as_of_now(two: Two) -> None:
     assert list(second.state().rows) == ["t"]
     use(first)
     assert second.state().rows["t"].is_used
+
+
+def test_topics_are_gone_over_while_one_is_deleted(two: Two) -> None:
+    """By a thread that takes no lock: a row may go between any two of its looks."""
+    first, _ = two
+    for name in ("a", "b", "c"):
+        first.create(Topic(name), exist_ok=False)
+    placed = first.placed()
+    rows, words = iter(placed.values()), first.words()
+    names = [next(rows).topic.name]
+    first.delete("c")
+    assert placed.get("c") is not None  # it is let go of by who has its slot
+    first.bury(leaving(first, "c"))
+    names += [row.topic.name for row in rows]
+    assert sorted(names) == ["a", "b", "c"]
+    assert len(words) == 4
+    assert (sorted(placed), len(placed), placed.get("c")) == (["a", "b"], 2, None)

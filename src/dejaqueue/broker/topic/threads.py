@@ -8,6 +8,7 @@ servers' threads are not the broker's.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -29,6 +30,9 @@ class Running(Protocol):
 
 APART = 64
 """Journals on servers that may hang at once before one holds another."""
+BEGIN_AGAIN_SECONDS = 1.0
+
+log = logging.getLogger("dejaqueue.broker")
 
 
 class Threads:
@@ -63,3 +67,20 @@ class Threads:
         thread = threading.Thread(target=run, name=name, daemon=daemon)
         thread.start()
         return thread
+
+    def start_for_ever(self, name: str, run: Callable[[], None]) -> Running:
+        """Run a loop, which returns when it is told to: once more where a bug of ours ends it.
+
+        A broker whose rounds have ended says that it is there, and takes and gives nothing.
+        """
+
+        def go_on() -> None:
+            while True:
+                try:
+                    run()
+                    return
+                except Exception:
+                    log.exception("%s broke off, and begins again", name)
+                    threading.Event().wait(BEGIN_AGAIN_SECONDS)
+
+        return self.start(name, go_on, daemon=True)

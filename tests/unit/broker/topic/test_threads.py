@@ -1,10 +1,13 @@
-"""Threads of this process: in order, and under their names."""
+"""Threads of this process: in order, and under their names; loops that go on."""
 
 from __future__ import annotations
 
 import threading
 from functools import partial
 
+import pytest
+
+from dejaqueue.broker.topic import threads
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.clock import SystemClock
 from dejaqueue.journal.interface import Append
@@ -37,3 +40,18 @@ def test_a_function_runs_once_and_a_worker_has_its_committer() -> None:
     worker.committer.submit(Append(journal, [make_ack(1)], 0, 1, lambda _: ran.set()))
     assert ran.wait(10)
     worker.stop()
+
+
+def test_a_loop_that_breaks_off_begins_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(threads, "BEGIN_AGAIN_SECONDS", 0.01)
+    left = [KeyError("t53"), RuntimeError("a bug")]
+
+    def loop() -> None:
+        if left:
+            raise left.pop(0)
+
+    Threads().start_for_ever("dejaq-test", loop).join()
+    assert left == []
+    assert [one.message for one in caplog.records] == ["dejaq-test broke off, and begins again"] * 2
