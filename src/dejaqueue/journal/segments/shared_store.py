@@ -19,7 +19,8 @@ See: store.py; ../processes.py, with the catalogue; docs/adr/0048-processes-divi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,20 +108,39 @@ class SharedStore(SegmentStore):
     # --- topics, which any of the processes makes and drops -------------------------------------
 
     def _find_topics(self) -> None:
-        numbers: dict[str, int] = {}
-        for topic in self._files.names(self.root / "topics"):
-            for name in self._files.names(self.root / "topics" / topic):
-                number, slots = _slots_in(self.root / "topics" / topic / name)
-                numbers[topic] = number
-                self._slots[number] = slots
-        self._numbers = numbers
-        self._topics = {number: topic for topic, number in numbers.items()}
+        found = {one: self._find_topic(one) for one in self._files.names(self.root / "topics")}
+        self._numbers = {one: number for one, number in found.items() if number is not None}
+        self._topics = {number: topic for topic, number in self._numbers.items()}
+
+    def _find_topic(self, topic: str) -> int | None:
+        """The number of a topic that is there, whose slots are known then; None = it is not."""
+        found: int | None = None
+        for name in self._files.names(self.root / "topics" / topic):
+            found, slots = _slots_in(self.root / "topics" / topic / name)
+            self._slots[found] = slots
+        return found
 
     def _look_again(self) -> None:
+        with self._looking():
+            self._find_topics()
+
+    def _look_for(self, topic: str) -> None:
+        """As `_look_again`, at one topic: of ten thousand that are used, each would go over all."""
+        with self._looking():
+            before, found = self._numbers.get(topic), self._find_topic(topic)
+            if found is not None:
+                self._numbers[topic], self._topics[found] = found, topic
+            elif before is not None:
+                del self._numbers[topic]
+            if before is not None and before != found:
+                self._topics.pop(before, None)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
         with self._making:
             self._check_usable()
             try:
-                self._find_topics()
+                yield
             except OSError as failure:
                 raise Unavailable(f"{self.root} cannot be read: {failure}", AGAIN_MS) from failure
 
@@ -132,8 +152,9 @@ class SharedStore(SegmentStore):
 
     def make_all(self, topics: Sequence[tuple[str, int]]) -> None:
         """See JournalStore.make_all; another process may have made them."""
-        if any(topic not in self._numbers for topic, _ in topics):
-            self._look_again()
+        for topic, _ in topics:
+            if topic not in self._numbers:
+                self._look_for(topic)
         super().make_all(topics)
 
     def made(self) -> list[str]:
@@ -143,7 +164,7 @@ class SharedStore(SegmentStore):
 
     def drop(self, topic: str) -> None:
         """See JournalStore.drop; another process may have dropped it."""
-        self._look_again()
+        self._look_for(topic)
         super().drop(topic)
 
     def tidy(self, topics: Collection[str]) -> None:
@@ -183,7 +204,7 @@ class SharedStore(SegmentStore):
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> SegmentJournal:
         """See JournalStore.open. Raises Unavailable, too, while another process has the shard."""
         if only_made and topic not in self._numbers:
-            self._look_again()
+            self._look_for(topic)
         return super().open(topic, partition, only_made=only_made)
 
     def _open_log(self, place: KeptLog) -> ShardLog:

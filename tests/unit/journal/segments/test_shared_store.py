@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dejaqueue.errors import JournalDamaged, Locked, Refused, Unavailable
+from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.shared_store import SharedStore, TopicSlots
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.testing.journal_conformance import make_ack
@@ -93,6 +94,36 @@ def test_what_another_drops_is_free_here(tmp_path: Path) -> None:
     one.tidy({"kept.6"})
     assert len(kept.log.listed.segments) == 1
     assert one.made() == ["kept.6"]
+    one.close()
+    other.close()
+
+
+def test_one_topic_more_is_looked_for_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each first use, and each drop, of a topic had listed the directories of all others."""
+    one, other = store_at(tmp_path), store_at(tmp_path)
+    for number in range(1, 40):
+        one.make(f"t{number}.{number}", number)
+    other.open("t1.1", 0, only_made=True)  # what can be in its log was looked for
+    asked: list[Path] = []
+    listed = FileSystem.names
+
+    def names(files: FileSystem, directory: Path) -> list[str]:
+        asked.append(directory)
+        return listed(files, directory)
+
+    one.make("new.40", 40)
+    monkeypatch.setattr(FileSystem, "names", names)
+    other.make("new.40", 40)
+    other.open("new.40", 0, only_made=True)
+    one.drop("t9.9")
+    other.drop("t9.9")
+    assert [path for path in asked if path == tmp_path / "topics"] == []
+    assert {path.name for path in asked if path.parent.name == "topics"} == {"new.40", "t9.9"}
+    other.make("t9.50", 50)
+    other.tidy({"new.40", "t9.50"})
+    assert "t9.9" not in other.made()
     one.close()
     other.close()
 
