@@ -23,6 +23,8 @@ from dejaqueue.wire.frames import Reply
 
 WRITERS_MAX = 4_096
 """Writers that a stream keeps; when there are more, all of them are made anew."""
+LOOK_AT = 16
+"""With so many it is first looked which of them are of topics that are gone."""
 _NUMBER_BYTES = 4
 _NAMES_AT = 8  # behind the two numbers
 
@@ -48,6 +50,7 @@ class TopicWriters:
         self._open_writer = open_writer
         self._is_served = is_served
         self._writers: dict[bytes, Writer] = {}
+        self._look_at = min(LOOK_AT, WRITERS_MAX)
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raise BadRequest if batches of this schema can't be what the stream is for."""
@@ -86,10 +89,17 @@ class TopicWriters:
         named = decode_address(address)
         stream = replace(self._stream, topic=named.topic, producer=named.producer).check()
         writer = self._open_writer(stream)
-        if len(self._writers) >= WRITERS_MAX:
-            self._writers.clear()
+        if len(self._writers) >= self._look_at:
+            self._let_go()
         self._writers[names] = writer
         return writer
+
+    def _let_go(self) -> None:
+        """Forget writers of topics that are gone: each holds all that was served of its topic."""
+        self._writers = {names: one for names, one in self._writers.items() if self._is_served(one)}
+        if len(self._writers) >= WRITERS_MAX:
+            self._writers.clear()
+        self._look_at = min(max(LOOK_AT, 2 * len(self._writers)), WRITERS_MAX)
 
 
 def _answer(number: int, reply_to: ReplyTo, reply: Reply) -> None:

@@ -4,6 +4,8 @@ keys: tests/integration/test_many_topics.py.
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from queue import SimpleQueue
 
@@ -14,7 +16,7 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import Writer
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.flight import topic_writers
-from dejaqueue.flight.topic_writers import TopicWriters
+from dejaqueue.flight.topic_writers import LOOK_AT, TopicWriters
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import Address, WriteStream, encode_address
@@ -73,6 +75,21 @@ def test_a_producers_batch_is_known_again_whatever_its_number_on_the_stream(
     assert site.send(2, "a", "p", 2).first_id == 2
     assert site.send(3, "a", "p", 1).first_id == first.first_id
     assert site.send(4, "a", "q", 1).first_id == 4
+
+
+def test_topics_that_are_gone_are_let_go_of(broker: Broker) -> None:
+    """A client that makes and deletes topics had the broker keep the last 4,096 of them."""
+    site, served = Site(broker), []
+    for number in range(3 * LOOK_AT):
+        name = f"for-a-while-{number}"
+        broker.create_topic(Topic(name))
+        site.send(2 * number, name)
+        served.append(weakref.ref(broker.runtime(name)))
+        broker.delete_topic(name)
+        site.send(2 * number + 1, "a")
+    gc.collect()
+    assert sum(one() is not None for one in served) <= LOOK_AT + 1
+    assert site.opened.count("a") == 1
 
 
 def test_an_unknown_topic_is_an_error_of_its_batch(broker: Broker) -> None:
