@@ -1,7 +1,7 @@
 """What an application keeps between requests: gatherers and the lease pool.
 
 Room: http. One for each application, made on its event loop by the first request that needs it.
-Holds: at most GATHERS_MAX gatherers are kept; those with nothing to do go first.
+Holds: at most GATHERS_MAX gatherers are kept (gather.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from dejaqueue.access.senders import Sender
 from dejaqueue.broker.broker import Broker
 from dejaqueue.http.auditing import IS_CLOSING, SHARDED
 from dejaqueue.http.columns import send_batch
-from dejaqueue.http.gather import Gather, ToBatch
+from dejaqueue.http.gather import Gather, Gathers, ToBatch
 from dejaqueue.http.leasing.pool import LeasePool
 from dejaqueue.http.named import settle_batch
 from dejaqueue.wire.descriptors import WriteStream
-
-GATHERS_MAX = 1_024
 
 
 class Flow:
@@ -34,7 +32,7 @@ class Flow:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.leases = LeasePool(broker)
-        self._gathers: dict[tuple[WriteStream, Sender, ToBatch | None], Gather] = {}
+        self._gathers: Gathers[tuple[WriteStream, Sender, ToBatch | None]] = Gathers()
 
     def gather(
         self, stream: WriteStream, sender: Sender, to_batch: ToBatch | None = None
@@ -52,11 +50,8 @@ class Flow:
         if gather is not None:
             return gather
         self.broker.view(stream.topic)
-        if len(self._gathers) >= GATHERS_MAX:
-            self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
         made = Gather(self.broker, stream, sender, to_batch or self._to_batch(stream.op))
-        self._gathers[stream, sender, to_batch] = made
-        return made
+        return self._gathers.keep((stream, sender, to_batch), made)
 
     def _to_batch(self, op: str) -> ToBatch:
         if op != "enqueue":

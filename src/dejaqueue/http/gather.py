@@ -10,10 +10,10 @@ See: docs/guides/http.md. 64 clients that send one message each share syncs, wak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -27,10 +27,15 @@ from dejaqueue.wire.frames import Reply
 
 ToBatch: TypeAlias = Callable[[Sequence[Any]], pa.RecordBatch]
 """Makes a batch of what requests bring. Raises BadRequest."""
+Key = TypeVar("Key", bound=Hashable)
 IN_FLIGHT_MAX = 2
 """Batches of one kind that are being made durable: one with the disk, one with the worker."""
 ROWS_MAX = 8_192
 """Rows of one gathered batch, about."""
+GATHERS_MAX = 1_024
+"""Gatherers that are kept; when there are more, those with nothing to do go."""
+LOOK_AT = 16
+"""With so many it is first looked which of them are of topics that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,16 @@ class Gather:
     def is_idle(self) -> bool:
         """True if nothing waits here, and nothing is on its way."""
         return not self._waiting and not self._in_flight
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the topic that it wrote to is not served here any more, and nobody waits."""
+        if not self.is_idle or self._runtime is None:
+            return False
+        try:
+            return self._broker.view(self._stream.topic) is not self._runtime
+        except DejaQError:
+            return True
 
     def put(self, rows: Sequence[Any]) -> asyncio.Future[Answered]:
         """Have these rows written with whatever else comes now; done when they are durable."""
@@ -186,6 +201,33 @@ class Gather:
         if self._waiting and not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._flush)
+
+
+class Gathers(Generic[Key]):
+    """The gatherers of an application, by what they gather, until their topics are gone."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, Gather] = {}
+        self._look_at = LOOK_AT
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Key) -> Gather | None:
+        """The one of this key."""
+        return self._kept.get(key)
+
+    def keep(self, key: Key, made: Gather) -> Gather:
+        """Keep one that was just made."""
+        if len(self._kept) >= min(self._look_at, GATHERS_MAX):
+            # Each holds all that was served of its topic.
+            kept = {key: one for key, one in self._kept.items() if not one.is_gone}
+            if len(kept) >= GATHERS_MAX:
+                kept = {key: one for key, one in kept.items() if not one.is_idle}
+            self._kept = kept
+            self._look_at = max(LOOK_AT, 2 * len(kept))
+        self._kept[key] = made
+        return made
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *values: Any) -> None:

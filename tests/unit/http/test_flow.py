@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -12,7 +14,10 @@ from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import TopicUnknown
 from dejaqueue.http import flow as flows
+from dejaqueue.http import gather
 from dejaqueue.http.auditing import IS_CLOSING
+from dejaqueue.http.gather import LOOK_AT
+from dejaqueue.model import Topic
 from dejaqueue.wire.descriptors import WriteStream
 
 
@@ -24,7 +29,7 @@ def test_a_connection_that_is_closed_has_nobody_who_waits() -> None:
 
 
 def test_gatherers_are_shared_and_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "GATHERS_MAX", 2)
+    monkeypatch.setattr(gather, "GATHERS_MAX", 2)
 
     async def run() -> None:
         flow = flows.Flow(broker)
@@ -37,6 +42,25 @@ def test_gatherers_are_shared_and_bounded(broker: Broker, monkeypatch: pytest.Mo
         assert (await waiting).ids == [0]
         with pytest.raises(TopicUnknown):
             flow.gather(WriteStream("other"), NOBODY)
+        flow.close()
+
+    asyncio.run(run())
+
+
+def test_topics_that_are_gone_are_let_go_of(broker: Broker) -> None:
+    """A client that makes and deletes topics had the broker keep a thousand of them."""
+    served = []
+
+    async def run() -> None:
+        flow = flows.Flow(broker)
+        for number in range(3 * LOOK_AT):
+            name = f"for-a-while-{number}"
+            broker.create_topic(Topic(name))
+            await flow.gather(WriteStream(name), NOBODY).put([{"payload": ""}])
+            served.append(weakref.ref(broker.runtime(name)))
+            broker.delete_topic(name)
+        gc.collect()
+        assert sum(one() is not None for one in served) <= LOOK_AT + 1
         flow.close()
 
     asyncio.run(run())

@@ -38,7 +38,7 @@ from dejaqueue.http.doq.rows import Row
 from dejaqueue.http.doq.shapes import DoqNewMessage
 from dejaqueue.http.doq.topics import is_queue
 from dejaqueue.http.doq.turns import Turns
-from dejaqueue.http.gather import Gather
+from dejaqueue.http.gather import Gather, Gathers
 from dejaqueue.model import RowStatus, TopicKind, unpack_id
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
@@ -52,8 +52,6 @@ _MISSING = (RowStatus.NOT_FOUND, RowStatus.LEASE_LOST)
 NACK_SECONDS_MAX = 30
 ENQUEUE_TRIES = 64
 """How often a message is sent whose id was somebody else's a moment ago."""
-GATHERS_MAX = 1_024
-"""Queues that messages are gathered for; those with nothing to do go first."""
 
 Change = Callable[..., RowStatus]
 """A function of broker/doq/messages.py that takes a message's `name`."""
@@ -72,7 +70,7 @@ class Messages:
         self._broker = broker
         self._ids = ids
         self._turn = 0
-        self._gathers: dict[tuple[str, Sender], Gather] = {}
+        self._gathers: Gathers[tuple[str, Sender]] = Gathers()
         # By the topic that is served, not by its name: one that is deleted is forgotten.
         self._lapses: WeakKeyDictionary[ServedTopic, defaultdict[int, Lapses]]
         self._lapses = WeakKeyDictionary()
@@ -116,14 +114,12 @@ class Messages:
         """Messages of one sender and queue that come at once are sent at once."""
         gather = self._gathers.get((queue_name, sender))
         if gather is None:
-            if len(self._gathers) >= GATHERS_MAX:
-                self._gathers = {k: v for k, v in self._gathers.items() if not v.is_idle}
             clock = self._broker.clock
             stream = WriteStream(queue_name)
             gather = Gather(
                 self._broker, stream, sender, lambda r: rows.send_batch(r, clock.utc_ms())
             )
-            self._gathers[queue_name, sender] = gather
+            self._gathers.keep((queue_name, sender), gather)
         return gather
 
     async def _write(self, stream: WriteStream, sender: Sender, batch: pa.RecordBatch) -> Reply:

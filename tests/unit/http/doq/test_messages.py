@@ -11,6 +11,7 @@ import pytest
 from dejaqueue.access.senders import NOBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import BadRequest, DejaQError, DuplicateKey, Refused, TopicUnknown, TryLater
+from dejaqueue.http import gather
 from dejaqueue.http.doq import messages as module
 from dejaqueue.http.doq.ids import Ids
 from dejaqueue.http.doq.messages import Messages
@@ -248,7 +249,7 @@ def test_a_topic_that_is_no_queue_is_not_there(messages: Messages, broker: Broke
 def test_queues_that_have_nothing_on_their_way_are_forgotten(
     messages: Messages, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GATHERS_MAX", 2)
+    monkeypatch.setattr(gather, "GATHERS_MAX", 2)
 
     async def send() -> None:
         for number in range(5):
