@@ -88,8 +88,6 @@ def _change(statement: str, connection: SqlConnection) -> int:
 class SqlRecords(RecordLog):
     """The records of one partition. Made by its store."""
 
-    erases = True
-
     def __init__(self, store: SqlRecordStore, log_id: int, name: str) -> None:
         self._store, self._log, self._name = store, log_id, name
         self._closed = False
@@ -186,6 +184,8 @@ class SqlRecordStore(RecordStore):
         Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another
             process has the file. Unavailable.
     """
+
+    erases = True
 
     def __init__(self, server: SqlServer) -> None:
         self.name = server.name
