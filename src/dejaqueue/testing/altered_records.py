@@ -104,6 +104,10 @@ class AlteredStore(RecordStore):
         """See RecordStore.drop_objects."""
         self.inner.drop_objects(names)
 
+    def overwrite_deleted(self) -> None:
+        """See RecordStore.overwrite_deleted."""
+        self.inner.overwrite_deleted()
+
     def close(self) -> None:
         """See RecordStore.close."""
         self.inner.close()

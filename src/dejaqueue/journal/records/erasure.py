@@ -24,7 +24,7 @@ from dejaqueue.errors import Fenced, Refused, Unavailable
 from dejaqueue.journal.interface import Erasure, Int64s
 from dejaqueue.journal.records.append_index import AppendIndex
 from dejaqueue.journal.records.concurrency import Concurrency
-from dejaqueue.journal.records.interface import RecordLog
+from dejaqueue.journal.records.interface import RecordLog, RecordStore
 from dejaqueue.journal.records.mirror import Mirror
 from dejaqueue.journal.records.snapshot_objects import SnapshotObjects
 
@@ -34,7 +34,6 @@ class RecordErasure:
 
     Args:
         place: topic/partition, for errors.
-        erases: see duty 10 of interface.py.
         guard: held while the append index, or what is pressed, is changed.
         check_owner: raises Fenced if another owner has appended.
         ask: has the partition stepped, though nobody sends.
@@ -48,21 +47,21 @@ class RecordErasure:
     def __init__(
         self,
         place: str,
+        store: RecordStore,
         log: RecordLog,
         mirror: Mirror,
         guard: threading.Lock,
         concurrency: Concurrency,
         *,
-        erases: bool,
         check_owner: Callable[[], None],
         ask: Callable[[], None],
     ) -> None:
-        self._place, self._log, self._mirror, self._erases = place, log, mirror, erases
+        self._place, self._store, self._log, self._mirror = place, store, log, mirror
         self._guard, self._check_owner, self._ask = guard, check_owner, ask
         self._dropping = concurrency.lock()
         self._dropped_number = 0
-        self._uncopied = 0
-        """No file of the copy has an entry up to this position."""
+        self._cleared = 0
+        """No file of the copy, or of the store, has an entry up to this position."""
         self._deaths: deque[tuple[int, int]] = deque()
         """When it was looked for dead rows, and up to which entry there were some."""
         self._has_looked = False
@@ -70,7 +69,7 @@ class RecordErasure:
 
     def check(self) -> None:
         """Raise Refused where the server cannot say that records are gone."""
-        if not self._erases:
+        if not self._store.erases:
             raise Refused(
                 f"{self._place}: nothing can be erased by itself in a journal of this kind: its "
                 f"records lie beside those of other partitions"
@@ -84,7 +83,7 @@ class RecordErasure:
                 self._dropped_number = number
 
     def settle(self, index: AppendIndex) -> None:
-        """Have the server forget what was given back, and the copy here if that was pressed.
+        """Have the server forget what was given back, and files here, too, if that was pressed.
 
         Raises:
             Unavailable.
@@ -92,9 +91,10 @@ class RecordErasure:
         with self._guard:
             first, number, pressed = index.first_position, index.first_number, self.pressed
         self.drop_below(number)
-        if self._uncopied < pressed < first:
+        if self._cleared < pressed < first:
             self._mirror.erase_before(first)
-            self._uncopied = pressed
+            self._store.overwrite_deleted()
+            self._cleared = pressed
 
     def plan(self, index: AppendIndex, positions: Int64s, until: int) -> Erasure:
         """See Journal.plan_erasure; the unit is the beginning of the log, by its last entry."""
@@ -127,6 +127,7 @@ class RecordErasure:
             snapshots.erase_older(self._check_owner)
         except Fenced as fenced:
             raise Unavailable(f"{self._place}: {fenced}; ask its new owner", 1_000) from fenced
+        self._store.overwrite_deleted()
         return True
 
     def press_dead(self, index: AppendIndex, now_ms: int, age_ms: int) -> None:

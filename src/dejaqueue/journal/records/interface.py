@@ -21,8 +21,9 @@ Duties of a `RecordLog` (one object = one partition):
     others stay; `last` stays, also when nothing is left.
  9. Any thread may call `read` while another appends.
 10. Where the store `erases`, `drop_before(n)` returns when the server has deleted the records below
-    n, but the last one: nobody can read them any more. What the server keeps of deleted bytes in
-    logs and files of its own is said in docs/guides/erasure.md.
+    n, but the last one: nobody can read them any more. Files that the store writes itself have no
+    byte of what was deleted when `overwrite_deleted` returns; what a server keeps in logs and files
+    of its own is said in docs/guides/erasure.md.
 """
 
 from __future__ import annotations
@@ -138,6 +139,14 @@ class RecordStore(ABC):
     @abstractmethod
     def drop_objects(self, names: Sequence[str]) -> None:
         """Delete objects; names that are not there are fine. Raises Unavailable."""
+
+    def overwrite_deleted(self) -> None:
+        """Have no file with bytes of what was deleted, where the store writes the files itself.
+
+        Raises:
+            Unavailable.
+        """
+        return
 
     @abstractmethod
     def close(self) -> None:

@@ -145,11 +145,11 @@ class RecordJournal(Journal):
         )
         self._erasure = RecordErasure(
             place,
+            store,
             records,
             mirror,
             self._guard,
             concurrency or Concurrency(),
-            erases=store.erases,
             check_owner=self._writer.check_owner,
             ask=ask,
         )

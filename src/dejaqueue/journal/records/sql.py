@@ -385,6 +385,11 @@ class SqlRecordStore(RecordStore):
 
         self._whole(drop)
 
+    def overwrite_deleted(self) -> None:
+        """See RecordStore.overwrite_deleted."""
+        with self._told():
+            self.run(self._server.overwrite_deleted, lost_again=True)
+
     def close(self) -> None:
         """See RecordStore.close."""
         self._connections.close()
