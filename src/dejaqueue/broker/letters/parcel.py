@@ -29,8 +29,6 @@ from dejaqueue.topic_names import parse_subscription
 # Letters that travel together: enough for 100,000 a second, little enough to stay unnoticed.
 PARCEL_ROWS_MAX = 2_048
 PARCEL_BYTES_MAX = 8 << 20
-# A name longer than this goes into a letter's key as a digest: keys have a limit of their own.
-_NAME_IN_KEY_MAX = 190
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +173,8 @@ def letter_columns(parcel: Parcel, stored: pa.RecordBatch, now_ms: int) -> SendC
         _texts(stored, "key"),
     )
     headers = letters.with_death(_texts(stored, "headers"), deaths)
-    keys = letters.letter_keys(_short(parcel.topic.name), ids, died_at)
+    keys = letters.letter_keys(parcel.topic.name, ids, died_at)
     return _send_columns(parcel, stored, now_ms, keys, headers)
-
-
-def _short(name: str) -> str:
-    if len(name) <= _NAME_IN_KEY_MAX:
-        return name
-    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def returned_columns(parcel: Parcel, stored: pa.RecordBatch, now_ms: int) -> SendColumns:
