@@ -58,7 +58,6 @@ TEXT_COLUMNS = ("key", "group", "tags", "headers", "payload")
 `tags` and `headers` are packed texts (see schema/packing.py), so that every one is a flat column.
 """
 
-
 OWN_PREFIX = "="
 """Journals whose names begin so are the broker's own; no topic can be called so."""
 
@@ -218,6 +217,7 @@ class Journal(ABC):
         cut_bytes: bytes of a torn append that opening cut off.
         log: which it shares with other journals; None = it has one of its own.
         number: its partition's number in the log.
+        place: topic and partition, for people; who opened it says so.
     """
 
     appended_bytes: int = 0
@@ -225,6 +225,7 @@ class Journal(ABC):
     cut_bytes: int = 0
     log: Log | None = None
     number: int = 0
+    place: str = ""
 
     @property
     def repairs(self) -> list[str]:
@@ -238,8 +239,7 @@ class Journal(ABC):
         return True
 
     def prove(self) -> None:
-        """Nothing is appended for the moment: leave a durable proof of the tail. Does not wait; for
-        the thread that appends."""
+        """Nothing is appended for the moment: leave a durable proof of the tail. Does not wait."""
         return
 
     @property
