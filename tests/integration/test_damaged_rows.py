@@ -214,3 +214,36 @@ def test_the_others_become_dead_letters__and_it_when_it_can_be_read_again(
         until(lambda: broker.counts()["dead"] == 0, "all are buried")
     finally:
         broker.stop()
+
+
+def test_the_others_are_copied_forward__and_the_partition_goes_on(
+    broker: BrokerFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = broker.broker.runtime(TOPIC).partitions[0]
+    again = "rows stay where they are"
+
+    def is_tried_again() -> bool:
+        broker.settle_down()
+        return caplog.text.count(again) > 1
+
+    try:
+        [first] = [row["id"] for row in broker.peek(limit=1)]
+        broker.cancel([first])
+        broker.broker.store.press_dead(broker.now_ms, 0)
+
+        def are_copied() -> bool:
+            broker.advance(1_000)
+            broker.wait_for_snapshots()
+            return partition.maintenance.copied_rows >= COUNT - 2
+
+        until(are_copied, "all but the damaged one are copied")
+        assert caplog.text.count(again) == 1
+        broker.advance(DAMAGED_US // 1_000)
+        until(is_tried_again, "it is tried again")
+        broker.send([payload(COUNT)], dues_ms=[broker.now_ms + HOUR_MS])
+        broker.advance(HOUR_MS)
+        got = {one for each in broker.consumer().take_all() for one in each.payloads}
+        assert got.issuperset({*OTHERS[1:], payload(COUNT)})
+        assert broker.counts()["dead"] == 0
+    finally:
+        broker.stop()
