@@ -105,9 +105,10 @@ class JournalSettings(Group):
         default=0,
         ge=0,
         description="How long the bytes of messages that are done, cancelled or not retained any "
-        "more stay in the segments at most, in milliseconds. What is live beside them is copied "
-        "forward, once in half of that time, and after each start. 0 = until nothing beside them "
-        "is live: room is what segments are given back for. Cannot change live.",
+        "more stay in the journals at most, in milliseconds. What is live beside them, or before "
+        "them where journals are on a server, is copied forward, once in half of that time, and "
+        "after each start. Not in a bucket. 0 = until nothing beside them is live: room is what "
+        "storage is given back for. Cannot change live.",
     )
 
 

@@ -19,7 +19,7 @@ from dejaqueue.broker.calls import recorded_erasure
 from dejaqueue.journal.records.interface import RecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
-from dejaqueue.settings import BrokerSettings, HistorySettings
+from dejaqueue.settings import BrokerSettings, HistorySettings, JournalSettings
 from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 from tests.cluster.brokers import Cluster, patiently
@@ -31,12 +31,14 @@ from tests.patience import PATIENCE_SECONDS, until
 class Copying(Cluster):
     """Brokers that record what happens, and keep copies of journals, each in its directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, erase_ms_max: int = 0) -> None:
         super().__init__()
-        self._root = root
+        self._root, self._erase_ms_max = root, erase_ms_max
 
     def settings(self, name: str) -> BrokerSettings:
-        return BrokerSettings(history=HistorySettings(directory=str(self._root / name / "history")))
+        history = HistorySettings(directory=str(self._root / name / "history"))
+        journal = JournalSettings(erase_ms_max=self._erase_ms_max)
+        return BrokerSettings(history=history, journal=journal)
 
     def listen(self, name: str, broker: Broker) -> str:
         broker.peers = NextDoor(self.brokers)
@@ -73,13 +75,14 @@ def send(broker: Broker, topic: str, marker: str) -> None:
         raise reply.error
 
 
-def moved_topic(cluster: Copying) -> tuple[str, Broker]:
+def moved_topic(cluster: Copying, *, history: bool = True) -> tuple[str, Broker]:
     """A topic that `a` recorded and copied, and `b` serves now; the message is done there."""
     first = cluster.start("a")
     for topic in TOPICS:
-        first.create_topic(Topic(topic, history=True))
+        first.create_topic(Topic(topic, history=history))
         patiently(partial(send, first, topic, f"marker-{topic}"))
-        first.call("history_files", {"name": topic})  # has what is open finished
+        if history:
+            first.call("history_files", {"name": topic})  # has what is open finished
     second = cluster.start("b")
     until(lambda: any(second.serves(topic) for topic in TOPICS), "b serves something")
     topic = next(topic for topic in TOPICS if second.serves(topic))
@@ -124,3 +127,13 @@ def test_a_broker_that_does_not_answer_is_named__and_reached_by_the_next_call(
         assert files_with(f"marker-{topic}-", tmp_path / "a") != []
         assert erase(second, topic, keys=[f"marker-{topic}-key"])["silent"] == []
         assert files_with(f"marker-{topic}-", tmp_path) == []
+
+
+def test_what_is_done_is_gone_in_time_from_the_copies_of_all_brokers__with_a_bound(
+    tmp_path: Path,
+) -> None:
+    with Copying(tmp_path, erase_ms_max=4_000) as cluster:
+        topic, second = moved_topic(cluster, history=False)
+        until(lambda: not files_with(f"marker-{topic} ", tmp_path), "no copy has it")
+        other = next(one for one in TOPICS if not second.serves(one))
+        assert files_with(f"marker-{other} ", tmp_path) != [], "what lives is copied still"

@@ -1,6 +1,7 @@
 """`journal.erase_ms_max` on a real broker: what is done is in no segment any more after that time.
 
-Here: acked, cancelled and replaced messages, what was done before a start, topics that nobody uses.
+Here: acked, cancelled and replaced messages, what was done before a start, topics that nobody uses;
+one process, and two.
 Not here: erasure that is asked for (test_erasure_kill.py).
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+
+import pytest
 
 import dejaqueue
 from tests.crash.broker_process import BrokerProcess
@@ -45,9 +48,11 @@ def send_done(client: dejaqueue.Client, topic: str, text: bytes) -> None:
     assert client.cancel(topic, keys=["c"]).ok
 
 
-def test_what_is_done_goes_in_time__and_what_lives_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [0, 2], ids=["one process", "two processes"])
+def test_what_is_done_goes_in_time__and_what_lives_stays(tmp_path: Path, processes: int) -> None:
     data = tmp_path / "data"
-    broker = BrokerProcess(data, tmp_path / "log", journal__erase_ms_max=ERASE_MS)
+    settings = {"server__processes": processes} if processes else {}
+    broker = BrokerProcess(data, tmp_path / "log", journal__erase_ms_max=ERASE_MS, **settings)
     broker.start()
     try:
         with dejaqueue.Client(broker.url) as client:

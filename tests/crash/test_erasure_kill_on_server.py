@@ -21,7 +21,7 @@ from tests.crash.test_erasure_kill import (
     send_marked,
     wait_for_letter,
 )
-from tests.integration.test_erasure_on_servers import on_the_server
+from tests.integration.erasure_servers import on_the_server
 from tests.record_servers import RedisServer, redis_program
 
 

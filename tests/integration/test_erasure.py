@@ -11,14 +11,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import dejaqueue
 from dejaqueue.access import audit
 from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.model import RowStatus
+from dejaqueue.settings import BrokerSettings, HistorySettings, JournalSettings
 from tests.crash.test_erasure_kill import far_ms, files_with
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -27,8 +29,8 @@ def client(tmp_path: Path) -> dejaqueue.Client:
 
 
 def wait_for_letters(client: dejaqueue.Client, count: int) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
         with suppress(DejaQError):
             if client.counts("orders.dead")["scheduled"] == count:
                 return
@@ -172,3 +174,41 @@ def test_by_id__its_dead_letters_too(client: dejaqueue.Client, tmp_path: Path, s
         assert left["payload"] == b"marker-3"
         client.erase("orders", keys=["marker-3"])
         assert files_with("marker-", tmp_path / "data") == []
+
+
+def test_history_of_letters_that_are_long_done_goes_with_their_messages(tmp_path: Path) -> None:
+    settings = BrokerSettings(
+        journal=JournalSettings(url=str(tmp_path / "data"), erase_ms_max=1_000),
+        history=HistorySettings(roll_ms=200),
+    )
+    with dejaqueue.open("", settings=settings) as client:
+        client.create_topic("orders", max_attempts=1, partitions=2)
+        client.create_topic("orders.dead", history=True)
+        sent = [
+            client.send("orders", f"marker-{n}", key=f"key-{n}", group=f"group-{n}")
+            for n in range(4)
+        ]
+        for topic in ("orders", "orders.dead"):
+            if topic == "orders.dead":
+                wait_for_letters(client, 4)
+            with client.consume(topic, max_messages=4) as messages:
+                for message in messages:
+                    if topic == "orders":
+                        message.nack(reason="refused", dead=True)
+                    else:
+                        message.ack(wait=True)
+        until(lambda: not files_with("marker-", tmp_path / "data"), "their rows are gone")
+        by_key = client.erase("orders", keys=["key-0"])
+        assert (by_key.found, by_key.changes) == (0, 0)
+        assert by_key.left == (
+            "history of orders.dead may tell of letters that are done: it knows them by the ids of "
+            "their messages, not by keys or tags",
+        )
+        for chosen in ({"ids": [sent[0]]}, {"group": "group-1"}):
+            erased = client.erase("orders", **chosen)
+            assert (erased.found, erased.changes, erased.left) == (0, 3, ())
+        files = list((tmp_path / "data" / "history").rglob("*.parquet"))
+        rows = [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+        left = sorted(row["group"] for row in rows if row["change"] == "enqueued")
+        assert left == ["group-2", "group-3"]
+        assert len(rows) == 6

@@ -6,7 +6,7 @@ Room: backup. Any thread.
 Holds: of two who store a piece under one number, one is told; what is read are neighbours, up to
 the last one, that name each other's digests; pieces from the beginning go when a newer backup has
 what is in them, so a hole before the first of the last neighbours is no damage, if the backup
-reaches them.
+reaches them, and says that it needs none before.
 See: log_pieces.py; archive.py, whose bucket it is; manifest.py, `chain` and `logs`.
 """
 
@@ -152,8 +152,10 @@ def following(
             Unavailable.
     """
     reached = dict(manifest.logs)
+    there = chain.numbers() if numbers is None else numbers
     try:
-        for piece in chain.pieces(chain.numbers() if numbers is None else numbers):
+        _check_begin(chain, manifest, there)
+        for piece in chain.pieces(there):
             for one in piece.slices:
                 # Of a log that came into use since the backup, entries say whether all are there.
                 if one.after > reached.get(one.log, one.after):
@@ -167,3 +169,11 @@ def following(
         if damaged is None:
             raise
         damaged(str(damage))
+
+
+def _check_begin(chain: LogChain, manifest: Manifest, there: range) -> None:
+    """Raise JournalDamaged if the first pieces that a backup needs are not among the neighbours."""
+    first = manifest.chain_from
+    # The last piece stays always; that there was one is known if a second one was made.
+    if first and (there.start > first or (first > 2 and not there)):
+        raise JournalDamaged(f"{chain.path(first)} is missing")

@@ -153,6 +153,8 @@ class Manifest:
         chain: the chain of log pieces (log_chain.py) that has what was done since; "" = none has.
         in_strands: the chain is one of strands, of several processes (strands.py).
         logs: the chain has the entries of each log from behind this position, by the log's name.
+        chain_from: number of the first piece of the chain that is needed; those before it may be
+            gone. 0 = it is not said.
     """
 
     id: str
@@ -170,6 +172,7 @@ class Manifest:
     chain: str = ""
     logs: dict[str, int] = field(default_factory=dict)
     in_strands: bool = False
+    chain_from: int = 0
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -207,6 +210,8 @@ class Manifest:
             del values["chain"], values["logs"]
         if not self.in_strands:
             del values["in_strands"]
+        if not self.chain_from:
+            del values["chain_from"]
         return seal_text(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
 
     @classmethod

@@ -40,7 +40,7 @@ from dejaqueue.broker.standby.standby import Standby
 from dejaqueue.broker.topic import deleting, forecast, handing_over
 from dejaqueue.broker.topic.catalogue import Catalogue, Changes, with_births
 from dejaqueue.broker.topic.cluster_port import ClusterPort, TopicOwnership, in_shards
-from dejaqueue.broker.topic.erasure_schedule import ErasureSchedule
+from dejaqueue.broker.topic.erasure_schedule import ErasureSchedule, check_bound
 from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
@@ -195,6 +195,7 @@ class Broker:
         warm_up()
         self.store = self.standby.opened(lambda: self._given_store or store_of(self.settings))
         try:
+            check_bound(self.settings.journal, self.store)
             encrypt(self.store, self.settings.encryption)
             check_finished(self.store)
             self.backups.archiver.check()

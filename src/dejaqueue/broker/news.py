@@ -202,6 +202,17 @@ def snapshot_failed(topic: str, partition: int, error: DejaQError) -> None:
     )
 
 
+def not_copied(topic: str, partition: int, error: DejaQError) -> None:
+    """Rows cannot be read: what they lie in is not given back."""
+    log.error(
+        "topic %s, partition %d: rows stay where they are, and keep what lies beside them: %s",
+        topic,
+        partition,
+        error,
+        extra=_place(topic, partition),
+    )
+
+
 def history_missed(topic: str, partition: int, row_count: int, reason: str) -> None:
     """Changes are not in the history; said when a gap begins."""
     log.warning(

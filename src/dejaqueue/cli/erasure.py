@@ -70,7 +70,8 @@ def erase(
     if as_json:
         print_fields(fields, as_json=True)
     else:
-        backups, unread, silent = (fields.pop(name) for name in ("backups", "unread", "silent"))
+        told = ("backups", "unread", "silent", "left")
+        backups, unread, silent, left = (fields.pop(name) for name in told)
         print_fields(fields, as_json=False)
         for backup in backups:
             click.echo(f"still in backup {backup['id']} at {backup['url']}, {_until(backup)}")
@@ -78,6 +79,8 @@ def erase(
             click.echo(f"backups could not be listed: {text}", err=True)
         for node in silent:
             click.echo(f"broker {node} did not answer: erase again when it is back", err=True)
+        for text in left:
+            click.echo(text, err=True)
     return EXIT_LEFT if erased.held or erased.silent else 0
 
 

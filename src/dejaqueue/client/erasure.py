@@ -37,6 +37,7 @@ class ErasureReport:
         unread: why backups could not be listed.
         silent: other brokers of the cluster that did not answer: they may have history of it, or a
             copy of a journal. Erase again when they are back.
+        left: what was not found, and may be there yet, in words.
     """
 
     found: int = 0
@@ -50,6 +51,7 @@ class ErasureReport:
     backups: tuple[dict[str, Any], ...] = ()
     unread: tuple[str, ...] = field(default=())
     silent: tuple[str, ...] = field(default=())
+    left: tuple[str, ...] = field(default=())
 
     def joined(self, answer: dict[str, Any]) -> ErasureReport:
         """With what another topic's last answer says."""
@@ -57,7 +59,8 @@ class ErasureReport:
         backups = (*self.backups, *(b for b in answer["backups"] if b not in self.backups))
         unread = (*self.unread, *(text for text in answer["unread"] if text not in self.unread))
         silent = tuple(sorted({*self.silent, *answer.get("silent", ())}))
-        return ErasureReport(**sums, backups=backups, unread=unread, silent=silent)
+        left = (*self.left, *answer.get("left", ()))
+        return ErasureReport(**sums, backups=backups, unread=unread, silent=silent, left=left)
 
 
 _SUMS = ("found", "ended", "held", "segments", "bytes", "payloads", "changes", "took_ms")

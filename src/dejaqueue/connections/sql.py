@@ -131,6 +131,14 @@ class SqlServer(ABC):
         """Statements that fit a new table to large values that are written once."""
         return []
 
+    def overwrite_deleted(self, connection: SqlConnection) -> None:
+        """Have no file with bytes of what was deleted, where this process writes the files.
+
+        Raises:
+            SqlFailure.
+        """
+        return
+
     @abstractmethod
     def check(self, connection: SqlConnection) -> str:
         """Refuse a server whose settings lose what it acknowledged; return its name and version.

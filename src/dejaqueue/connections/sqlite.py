@@ -1,8 +1,9 @@
 """SQLite: one file, one connection, written through to the disk with every transaction.
 
 Room: connections.
-Holds: write-ahead log with `synchronous = FULL`, read back after setting; one process at a time
-unless asked otherwise, and then every transaction takes the right to write at its beginning.
+Holds: write-ahead log with `synchronous = FULL`, read back after setting; what is deleted is
+overwritten; one process at a time unless asked otherwise, and then every transaction takes the
+right to write at its beginning.
 See: sql.py. More than one connection to a file has corrupted it in SQLite before 3.51.3; the
 exclusive one does not meet that.
 """
@@ -136,6 +137,8 @@ class Sqlite(SqlServer):
                 inner.execute("PRAGMA locking_mode = EXCLUSIVE")
             inner.execute("PRAGMA journal_mode = WAL").fetchone()
             inner.execute("PRAGMA synchronous = FULL")
+            # What is deleted is overwritten with zeros, also in pages that become free.
+            inner.execute("PRAGMA secure_delete = ON").fetchone()
             inner.execute("PRAGMA mmap_size = 0").fetchone()
             inner.execute("PRAGMA user_version").fetchone()
             if self._exclusive:  # taken now, so that a second process is told at its start
@@ -156,4 +159,13 @@ class Sqlite(SqlServer):
         synchronous = connection.rows("PRAGMA synchronous")[0][0]
         if synchronous < _FULL:
             raise Refused(f"{self.name}: synchronous is {synchronous}, it must be {_FULL} (FULL)")
+        if connection.rows("PRAGMA secure_delete")[0][0] != 1:
+            raise Refused(f"{self.name}: secure_delete is off, it must be on")
         return f"SQLite {sqlite3.sqlite_version}"
+
+    def overwrite_deleted(self, connection: SqlConnection) -> None:
+        """See SqlServer.overwrite_deleted: pages as they were before lie in the write-ahead log,
+        and in the file until the log is copied into it."""
+        busy = connection.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        if busy:
+            raise SqlFailure(Verdict.AGAIN, "others use the write-ahead log: it stays for now")

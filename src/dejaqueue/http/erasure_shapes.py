@@ -42,3 +42,4 @@ class ErasureReport(Shape):
     backups: list[dict[str, Any]] | None = Field(None, description="Which have it still.")
     unread: list[str] | None = Field(None, description="Why backups could not be listed.")
     silent: list[str] | None = Field(None, description="Brokers that did not answer: ask again.")
+    left: list[str] | None = Field(None, description="What may be there yet, in words.")

@@ -58,7 +58,6 @@ TEXT_COLUMNS = ("key", "group", "tags", "headers", "payload")
 `tags` and `headers` are packed texts (see schema/packing.py), so that every one is a flat column.
 """
 
-
 OWN_PREFIX = "="
 """Journals whose names begin so are the broker's own; no topic can be called so."""
 
@@ -218,6 +217,7 @@ class Journal(ABC):
         cut_bytes: bytes of a torn append that opening cut off.
         log: which it shares with other journals; None = it has one of its own.
         number: its partition's number in the log.
+        place: topic and partition, for people; who opened it says so.
     """
 
     appended_bytes: int = 0
@@ -225,6 +225,7 @@ class Journal(ABC):
     cut_bytes: int = 0
     log: Log | None = None
     number: int = 0
+    place: str = ""
 
     @property
     def repairs(self) -> list[str]:
@@ -238,8 +239,7 @@ class Journal(ABC):
         return True
 
     def prove(self) -> None:
-        """Nothing is appended for the moment: leave a durable proof of the tail. Does not wait; for
-        the thread that appends."""
+        """Nothing is appended for the moment: leave a durable proof of the tail. Does not wait."""
         return
 
     @property
@@ -360,8 +360,7 @@ class Journal(ABC):
 
     def press(self, erasure: Erasure) -> bool:
         """Have it gone as soon as can be: whoever needs something of it is asked to copy it, and to
-        take snapshots. True: it is gone, and stays so. Again is how to wait, also after a start.
-        Any thread."""
+        take snapshots. True: it is gone for good. Again is how to wait, after a start, too."""
         raise Refused("where these journals are kept nothing can be erased by itself")
 
     @property
@@ -448,6 +447,7 @@ class JournalStore(ABC):
 
     Attributes:
         is_remote: journals are on a server, and each may hang by itself.
+        erases: whether what is done can be had gone by itself (duty 13).
         ask: called with partitions, each a topic and a number, that keep room of a log which they
             share with others, and may be quiet: they should be stepped. Any thread; must not block.
         encryption: keys for journals that are opened from now on; None = they are not encrypted.
@@ -457,6 +457,7 @@ class JournalStore(ABC):
     """
 
     is_remote = False
+    erases = True
     lease_ahead_ms = 0
     encryption: DataKeys | None = None
     clear_budget: ClearBudget | None = None
@@ -517,7 +518,7 @@ class JournalStore(ABC):
 
     def press_dead(self, now_ms: int, age_ms: int) -> None:
         """Have what is kept as a whole gone, as soon as can be, if a row of it has been dead for so
-        long, since the first call that found it so. On a server that is the server's."""
+        long, since the first call that found it so; of the journals that are open."""
         return
 
     def tidy(self, topics: Collection[str]) -> None:

@@ -133,6 +133,10 @@ class ProcessStore(JournalStore):
         """See JournalStore.was_used."""
         return self._of(topic).was_used(topic, partition)
 
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """See JournalStore.press_dead; of the logs that this process has open."""
+        self.segments.press_dead(now_ms, age_ms)
+
     def tidy(self, topics: Collection[str]) -> None:
         """See JournalStore.tidy."""
         self.segments.tidy(topics)

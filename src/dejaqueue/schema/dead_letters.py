@@ -7,6 +7,8 @@ See: docs/guides/failures.md; broker/letters/dead_letters.py, which sends letter
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,6 +32,8 @@ KEY = f"{PREFIX}key"
 """The key it had, if it had one."""
 
 _ANY = f"(^|{RECORD}){PREFIX}[^{RECORD}]*"
+_NAME_IN_KEY_MAX = 190
+"""A longer name is a digest in keys of letters, which have no room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,30 @@ def header_value(headers: pa.MapArray | pa.ChunkedArray, name: str) -> pa.Array 
 
 
 def letter_keys(origin: str, ids: pa.StringArray, died_at: pa.StringArray) -> pa.StringArray:
-    """The key of each letter: what died, and when."""
-    keys = pc.binary_join_element_wise(pa.scalar(origin), ids, ":")
+    """The key of each letter: what died, and when.
+
+    Args:
+        origin: the topic, or subscription of one, or a shard of that.
+    """
+    keys = pc.binary_join_element_wise(pa.scalar(_short(origin)), ids, ":")
     return pc.binary_join_element_wise(keys, died_at, "@")
+
+
+def ids_in_keys(keys: pa.Array | pa.ChunkedArray, origin: str) -> pa.Array | pa.ChunkedArray:
+    """What `letter_keys` made of the ids of a topic's messages; null = it is no such key.
+
+    Args:
+        origin: the topic. Of a name that is a digest in keys, its subscriptions and shards are
+            others.
+    """
+    name = f"{re.escape(origin)}(?:@[^@:=]+)?(?:=[0-9]+-[0-9]+)?"
+    if origin != _short(origin):
+        name = _short(origin)
+    found = pc.extract_regex(keys, f"^(?:{name}):(?P<id>[0-9]+)@[0-9]+$")
+    return pc.struct_field(found, "id")
+
+
+def _short(name: str) -> str:
+    if len(name) <= _NAME_IN_KEY_MAX:
+        return name
+    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()

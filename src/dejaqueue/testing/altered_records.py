@@ -25,7 +25,6 @@ class AlteredRecords(RecordLog):
 
     def __init__(self, inner: RecordLog) -> None:
         self.inner = inner
-        self.erases = inner.erases
         self.fail_next: list[str] = []
         self.rotten: dict[int, bytes | None] = {}
         self.whole_replicas: tuple[str, ...] = ()
@@ -77,6 +76,7 @@ class AlteredStore(RecordStore):
     def __init__(self, inner: RecordStore) -> None:
         self.inner = inner
         self.record_bytes_max = inner.record_bytes_max
+        self.erases = inner.erases
         self.logs: list[AlteredRecords] = []
 
     def open(self, topic: str, partition: int) -> AlteredRecords:
@@ -103,6 +103,10 @@ class AlteredStore(RecordStore):
     def drop_objects(self, names: Sequence[str]) -> None:
         """See RecordStore.drop_objects."""
         self.inner.drop_objects(names)
+
+    def overwrite_deleted(self) -> None:
+        """See RecordStore.overwrite_deleted."""
+        self.inner.overwrite_deleted()
 
     def close(self) -> None:
         """See RecordStore.close."""

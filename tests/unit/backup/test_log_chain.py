@@ -5,6 +5,7 @@ Not covered: the bytes of a piece (test_log_pieces.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,30 @@ def test_a_chain_goes_with_its_backup(archive: Archive) -> None:
     archive.forget(["1", "3"])
     archive.sweep(0)
     assert chain_names(archive.bucket) == set()
+
+
+def test_a_missing_beginning_is_named__also_if_its_logs_got_nothing_since(
+    archive: Archive,
+) -> None:
+    chain, previous = LogChain(archive.bucket, "c"), ""
+    for number, log in ((1, "2"), (2, "3"), (3, "1"), (4, "1")):
+        one = LogSlice(log, 10 * number, 10 * number + 10, NOTHING)
+        piece = LogPiece("c", number, previous, "s", number, (one,), {log: one.last})
+        assert chain.put_new(number, piece.encode())
+        previous = digest_of(piece.encode())
+    logs = {"1": 30, "2": 10}
+    plain = manifest_of(logs=logs)
+    whole = [plain, replace(plain, chain_from=1), replace(plain, chain_from=2)]
+    for manifest in whole:
+        assert damage_of(chain, manifest) == ([1, 2, 3, 4], [])
+    chain.delete(range(1, 2))
+    assert damage_of(chain, whole[1]) == ([], [f"{chain.path(1)} is missing"])
+    assert archive.chain_damage(whole[1]) == ([f"{chain.path(1)} is missing"], 0)
+    assert not is_reached(chain, whole[1])
+    assert damage_of(chain, whole[2]) == ([2, 3, 4], []), "the backup has what was in it"
+    chain.delete(range(2, 3))
+    assert damage_of(chain, whole[2]) == ([], [f"{chain.path(2)} is missing"]), "log 3 is new"
+    assert damage_of(chain, replace(whole[0], chain_from=3)) == ([3, 4], [])
+    chain.delete(range(3, 5))
+    for first, text in ((1, []), (2, []), (3, [f"{chain.path(3)} is missing"])):
+        assert damage_of(chain, replace(whole[0], chain_from=first)) == ([], text)

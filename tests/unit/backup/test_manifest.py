@@ -59,6 +59,9 @@ def test_a_partition_is_read_as_it_was_listed__and_one_clock_is_not_told() -> No
     assert Manifest.decode("m", several.encode()) == several
     assert b"clocks" in several.encode()
     assert b"clocks" not in MANIFEST.encode()  # earlier versions do not know it
+    followed = replace(MANIFEST, chain="c", logs={"1": 7}, chain_from=3)
+    assert Manifest.decode("m", followed.encode()) == followed
+    assert b"chain" not in MANIFEST.encode()
 
 
 def test_what_is_not_as_it_was_written_is_refused_by_name() -> None:

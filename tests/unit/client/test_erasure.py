@@ -43,10 +43,11 @@ def test_it_goes_on_until_all_is_gone__and_to_the_dead_letters() -> None:
     broker = Answers(
         SUMS | {"next": {"partition": 1}},
         SUMS | LAST | {"found": 2, "backups": [{"id": "b"}]},
-        SUMS | LAST | {"found": 1, "backups": [{"id": "b"}]},
+        SUMS | LAST | {"found": 1, "backups": [{"id": "b"}], "left": ["history of it"]},
     )
     erased = erase(broker, {"topic": "orders", "keys": ["k"]}, letters=True)
     assert (erased.found, erased.took_ms, erased.backups) == (3, 14, ({"id": "b"},))
+    assert erased.left == ("history of it",)
     assert [body.get("after") for _, body in broker.asked] == [None, {"partition": 1}, None]
     assert broker.asked[-1][1] == {
         "topic": "orders.dead", "origin": "orders", "keys": ["k"], "after": None,

@@ -27,6 +27,35 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
     connection.close()
 
 
+def test_a_file_that_keeps_what_is_deleted_is_refused(tmp_path: Path) -> None:
+    server = Sqlite(f"sqlite:///{tmp_path}/x.db")
+    connection = server.connect()
+    connection.rows("PRAGMA secure_delete = OFF")
+    with pytest.raises(Refused, match="secure_delete is off, it must be on"):
+        server.check(connection)
+    connection.close()
+
+
+def test_a_log_that_somebody_reads_is_not_emptied(tmp_path: Path) -> None:
+    server = Sqlite(f"sqlite:///{tmp_path}/x.db", exclusive=False)
+    writes, reads = server.connect(), server.connect()
+    writes.change("CREATE TABLE t (a)")
+    writes.change("INSERT INTO t VALUES (1)")
+    reads.change("PRAGMA busy_timeout = 1")
+    writes.rows("PRAGMA busy_timeout = 1")
+    rows = reads.stream("SELECT a FROM t UNION ALL SELECT 2")
+    assert next(rows) == (1,)
+    writes.change("INSERT INTO t VALUES (2)")
+    with pytest.raises(SqlFailure, match="others use") as failed:
+        server.overwrite_deleted(writes)
+    assert failed.value.verdict is Verdict.AGAIN
+    assert list(rows) == [(2,)]
+    server.overwrite_deleted(writes)
+    assert (tmp_path / "x.db-wal").stat().st_size == 0
+    writes.close()
+    reads.close()
+
+
 def test_another_process_is_kept_out(tmp_path: Path) -> None:
     connection = Sqlite(f"sqlite:///{tmp_path}/x.db").connect()
     program = f"import sqlite3; sqlite3.connect({str(tmp_path / 'x.db')!r}, timeout=0).execute("

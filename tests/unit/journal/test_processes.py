@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dejaqueue import limits
 from dejaqueue.catalogue.changes import MadeTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog
 from dejaqueue.errors import Locked
@@ -18,7 +20,7 @@ from dejaqueue.journal.registry import open_store
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.shared_store import TopicSlots
 from dejaqueue.model import Topic
-from dejaqueue.testing.journal_conformance import make_ack
+from dejaqueue.testing.journal_conformance import make_ack, make_enqueue
 
 
 def opened(root: Path) -> ProcessStore:
@@ -77,4 +79,25 @@ def test_messages_are_in_segments__and_all_else_is_found(tmp_path: Path) -> None
     store.drop("t.7")
     store.tidy(set())
     assert store.made() == []
+    store.close()
+
+
+def test_a_partition_is_asked_about_what_has_been_dead_for_long(tmp_path: Path) -> None:
+    prepare(tmp_path, 4)[0].release()
+    store = opened(tmp_path)
+    store.make("t.7", 7)
+    journal = store.open("t.7", 2, only_made=True)
+    random = np.random.default_rng(3)
+    journal.append([make_enqueue(random, 2), make_enqueue(random, 2)], 0, 1)
+    rows = (1 << limits.ROW_BITS) + np.arange(2)
+    journal.adopt(iter([np.concatenate([rows, rows + (1 << limits.ROW_BITS)])]))
+    asked: list[tuple[str, int]] = []
+    store.ask = asked.extend
+    store.press_dead(0, 2_000)
+    journal.free(rows)
+    store.press_dead(1_000, 2_000)
+    assert asked == []
+    store.press_dead(3_000, 2_000)
+    assert asked == [("t.7", 2)]
+    journal.close()
     store.close()

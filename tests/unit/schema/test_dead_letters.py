@@ -82,3 +82,17 @@ def test_a_slice_and_nulls_are_columns_like_others() -> None:
 def test_a_key_says_what_died_and_when() -> None:
     keys = letters.letter_keys("here", pa.array(["1", "2"]), pa.array(["10", "20"]))
     assert keys.to_pylist() == ["here:1@10", "here:2@20"]
+
+
+def test_a_key_is_known_again__by_the_topic_of_its_message() -> None:
+    long = "n" * 191
+    names = ["a.b", "a.b@sub", "a.b=1-3", "a.b@sub=1-3", "axb", "a.b.dead", long, f"{long}x"]
+    keys = pa.concat_arrays(
+        [letters.letter_keys(one, pa.array(["7"]), pa.array(["10"])) for one in names]
+    )
+    others = pa.array(["a.b:7", "a.b:x@1", "", None, "a.b:7@1 "], pa.utf8())
+    keys = pa.concat_arrays([keys, others])
+    found = letters.ids_in_keys(keys, "a.b").to_pylist()
+    assert found == ["7"] * 4 + [None] * (len(keys) - 4)
+    assert letters.ids_in_keys(keys, long).to_pylist().index("7") == 6
+    assert max(len(one or "") for one in keys.to_pylist()) < 256

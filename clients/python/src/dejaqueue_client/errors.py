@@ -44,6 +44,8 @@ class DejaQError(Exception):
         http_status: status of the HTTP API.
         flight_status: name of the Flight (gRPC) status.
         exit_code: exit status of the `dejaq` command.
+        outside: the text for whoever called, where that of the error is for the log: files here are
+            none of theirs. "" = one text is for all.
     """
 
     number: ClassVar[int] = 1
@@ -51,6 +53,7 @@ class DejaQError(Exception):
     http_status: ClassVar[int] = 500
     flight_status: ClassVar[str] = "INTERNAL"
     exit_code: ClassVar[int] = 1
+    outside: str = ""
 
     def fields(self) -> dict[str, Any]:
         """What travels with the text, as JSON values."""
@@ -58,7 +61,7 @@ class DejaQError(Exception):
 
     def told(self) -> str:
         """The text for whoever called."""
-        return str(self)
+        return self.outside or str(self)
 
 
 class BadRequest(DejaQError):
@@ -116,10 +119,18 @@ class TopicExists(Refused):
 
 
 class JournalDamaged(Refused):
-    """Stored bytes are not what was written; names the file and the offset."""
+    """Stored bytes are not what was written; names the file and the offset, in the broker's log."""
 
     number = 22
     exit_code = 5
+
+    def found_at(self, place: str) -> None:
+        """Say to whoever called what is damaged, in place of the file.
+
+        Args:
+            place: topic, partition, and entry if that is known.
+        """
+        self.outside = f"{place}: is not what was written; the broker's log names the file"
 
 
 class EncryptionKeyMissing(Refused):

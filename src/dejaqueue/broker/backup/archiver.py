@@ -264,6 +264,17 @@ class Archiver:
                 found[name] = min(found[name], max(0, behind))
         return found
 
+    def first_needed(self, note: ArchivePosition, logs: dict[str, int]) -> int:
+        """Number of the first piece that is needed behind a backup.
+
+        Args:
+            logs: what `bounds` made of the note.
+        """
+        if logs == note.logs:
+            return note.built + 1
+        with self._guard:  # those that a backup before it needs, and that were not given up yet
+            return 1 if note.is_new else max(self._give_up_next + 1, self._first)
+
     def follow(self, note: ArchivePosition, manifest: Manifest) -> None:
         """A backup is there: what is in it need not be archived any more. Raises nothing."""
         with self._guard:

@@ -283,10 +283,12 @@ class Backups:
                 notes.append(archiver.note())
 
         with held_cut(self._broker, note) as cut:
-            chain, logs = "", {}
+            follows: dict[str, Any] = {}
             if archiver is not None:
-                chain, logs = notes[-1].chain, archiver.bounds(notes[-1], cut.partitions)
-            manifest = self._copied(line, cut, chain, logs)
+                logs, first = archiver.bounds(notes[-1], cut.partitions), archiver.first_needed
+                follows = {"chain": notes[-1].chain, "logs": logs}
+                follows["chain_from"] = first(notes[-1], logs)
+            manifest = self._copied(line, cut, follows)
             if is_ours:
                 for held in cut.partitions:
                     held.reached()
@@ -294,7 +296,12 @@ class Backups:
                 archiver.follow(notes[-1], manifest)
             return manifest, cut.pause_us
 
-    def _copied(self, line: _Line, cut: Cut, chain: str, logs: dict[str, int]) -> Manifest:
+    def _copied(self, line: _Line, cut: Cut, follows: dict[str, Any]) -> Manifest:
+        """Store what a cut has.
+
+        Args:
+            follows: of the manifest, what says which log pieces follow it; empty = none do.
+        """
         store, parent = self._broker.store, line.parent
         target = target_of(line.archive, store, line.lineage.store, replaces=parent is None)
         backup = self._begun(line, cut.at_ms)
@@ -309,10 +316,9 @@ class Backups:
         found = ClusterCopy(tuple(copies), target.new_bytes, target.data_keys)
         manifest = self._manifest(line, backup, cut.at_ms, catalogue, found)
         kept = {name: text for name, text in documents.items() if text is not None}
-        if chain:
-            manifest = replace(
-                manifest, chain=chain, logs=logs, data_keys=manifest.data_keys | self._all_keys()
-            )
+        if follows:
+            all_keys = manifest.data_keys | self._all_keys()
+            manifest = replace(manifest, data_keys=all_keys, **follows)
         return self._stored(line, replace(manifest, documents=kept))
 
     # --- of a cluster -------------------------------------------------------------------------

@@ -26,7 +26,12 @@ from dejaqueue.broker.calls.browse import answer_of, parse_selection
 from dejaqueue.broker.calls.history import finish_files
 from dejaqueue.broker.calls.peek import parse_names
 from dejaqueue.broker.calls.port import BrokerPort
-from dejaqueue.broker.calls.recorded_erasure import OtherBrokers, erase_copies, erase_everywhere
+from dejaqueue.broker.calls.recorded_erasure import (
+    OtherBrokers,
+    erase_copies,
+    erase_everywhere,
+    unknown_letters,
+)
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.stored_erasure import ErasureChoice, ErasureRows
 from dejaqueue.broker.topic.served_topic import ServedTopic
@@ -52,6 +57,8 @@ HELD_LOOKS: Final = 15
 _NONE: Final = np.zeros(0, dtype=np.int64)
 _EVERY_STATE: Final = tuple(MessageState(int(one)) for one in (1, 2, 3, 4, 5))
 _POSITION_MAX: Final = (1 << (63 - limits.ROW_BITS)) - 2
+_ASKED: Final = ("keys", "ids", "origin", *SEEK_FIELDS)
+"""Which messages are meant, as other brokers are told it."""
 SUMS: Final = ("found", "ended", "held", "segments", "bytes", "payloads", "changes")
 
 
@@ -137,8 +144,9 @@ def erase(broker: BrokerPort, topic: ServedTopic, values: dict[str, Any]) -> dic
         `payloads` of the payload store; `changes`: rows of history. All since the first call.
         `next`: `after` of the next call, None = that was all. Then also `letters`, where its dead
         letters are; `silent`, other brokers that did not answer, and may have history of it or a
-        copy of the journal; `backups`, which have it still, each with `id`, `url`, `cut_ms`, and
-        `until_ms` if it is deleted by itself; `unread`, why backups could not be listed; `took_ms`.
+        copy of the journal; `left`, what was not found and may be there yet, in words; `backups`,
+        which have it still, each with `id`, `url`, `cut_ms`, and `until_ms` if it is deleted by
+        itself; `unread`, why backups could not be listed; `took_ms`.
 
     Raises:
         BadRequest. Refused: the journals are where that cannot be done. Unavailable: ask again.
@@ -147,7 +155,7 @@ def erase(broker: BrokerPort, topic: ServedTopic, values: dict[str, Any]) -> dic
     cursor = _parse_cursor(values.get("after"), topic, now_ms)
     others = OtherBrokers(broker, topic.topic.name, set(cursor.silent))
     if cursor.partition >= 0:
-        asked = {name: values[name] for name in ("keys", *SEEK_FIELDS) if name in values}
+        asked = {name: values[name] for name in _ASKED if name in values}
         _erase_in(others, topic, choice, asked, cursor)
     else:
         _wait(others, topic, cursor)
@@ -160,6 +168,7 @@ def erase(broker: BrokerPort, topic: ServedTopic, values: dict[str, Any]) -> dic
         "took_ms": took_ms,
         "letters": _letter_topics(topic),
         "silent": cursor.silent,
+        "left": unknown_letters(broker, topic.topic, choice),
         **_backups(broker),
     }
 

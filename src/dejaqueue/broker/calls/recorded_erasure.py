@@ -27,6 +27,7 @@ from dejaqueue.broker.topic.peers import ERASURE
 from dejaqueue.clock import Wake
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.model import Topic
 from dejaqueue.topic_names import topic_of
 from dejaqueue.wire.descriptors import json_object
 
@@ -118,7 +119,7 @@ def erase_everywhere(
     history, name, number = others.broker.history, topic_of(others.topic), choice.partition
     body = {"topic": name, "partition": number}
     gone = np.union1d(known, choice.sequences)
-    if choice.keys is not None or choice.is_by_now:
+    if _recorded(choice).is_looked_for:
         # Many keys are more than the head of a call takes.
         told = others.ask([body | {"step": FIND, "content": json.dumps(asked).encode()}])
         found = [np.array(answer["sequences"], dtype=np.int64) for answer in told]
@@ -188,10 +189,31 @@ def hear(
 
 
 def _found(history: History, name: str, choice: ErasureChoice) -> Int64s:
-    selection = choice.selection if choice.is_by_now else None
-    keys = choice.keys if not choice.origin else None
-    recorded = RecordedChoice(_NONE, _NONE, keys, selection)
-    return recorded_of(history.files, name, choice.partition, recorded)
+    return recorded_of(history.files, name, choice.partition, _recorded(choice))
+
+
+def _recorded(choice: ErasureChoice) -> RecordedChoice:
+    """What history can be asked for: a letter's key there says which message it was."""
+    if choice.origin:
+        return RecordedChoice(_NONE, _NONE, None, choice.selection, choice.origin, choice.ids)
+    return RecordedChoice(_NONE, _NONE, choice.keys, choice.selection)
+
+
+def unknown_letters(broker: BrokerPort, topic: Topic, choice: ErasureChoice) -> list[str]:
+    """What of dead letters that are done may be in history yet, in words: it has neither keys nor
+    tags of the messages that they were."""
+    if not choice.origin or _recorded(choice).is_looked_for:
+        return []
+    history = broker.history
+    has_files = history.is_mine(topic.name) and bool(
+        history.files.find(topic.name, 0, limits.INSTANT_MS_MAX)
+    )
+    if not topic.history and not has_files:
+        return []
+    return [
+        f"history of {topic.name} may tell of letters that are done: it knows them by the ids of "
+        "their messages, not by keys or tags"
+    ]
 
 
 def _own(

@@ -18,16 +18,18 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.clock import SteadyClock
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, EncryptionKeyMissing, JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal
 from dejaqueue.log_rate import LogRate
 from dejaqueue.schema import packing, texts
-from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
+from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK, UNREAD
 from dejaqueue.schema.references import marked_rows
 
 Number = TypeVar("Number", np.int64, np.uint16)
@@ -42,6 +44,8 @@ UNREAD_MS = 1_000
 """Before a delivery that could not be read is tried again."""
 _DAMAGE = (JournalDamaged, EncryptionKeyMissing)
 _unread = LogRate(10, 60)
+_damaged, _clock = LogRate(1, 60), SteadyClock()
+"""What is damaged is read again and again; its file is named once a minute."""
 _PAYLOAD = DELIVERY.names.index("payload")
 _HEADERS, _TAGS = DELIVERY.field("headers").type, DELIVERY.field("tags").type
 # Not made of a list: pyarrow would import pandas for that, if it is there.
@@ -49,7 +53,14 @@ _NONE = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in DELIVERY], 
 
 
 class RowReader(Protocol):
-    """A journal, or what its worker reads by."""
+    """A journal, or what its worker reads by.
+
+    Attributes:
+        place: topic and partition, for people.
+    """
+
+    @property
+    def place(self) -> str: ...  # noqa: D102
 
     def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
         """See Journal.read."""
@@ -63,13 +74,29 @@ def read_stored(
 
     A version before this let texts in that are not UTF-8. They have U+FFFD where they are no text:
     as they are, everybody who reads the rows beside them would fail on them, for ever.
+
+    Raises:
+        JournalDamaged: who called is to hear which entries it is, and the log of the file.
     """
-    stored = journal.read(locators, columns)
+    try:
+        stored = journal.read(locators, columns)
+    except JournalDamaged as damage:
+        _locate(damage, journal.place, locators)
+        raise
     clean = all(
         name == "payload" or texts.is_clean(column)
         for name, column in zip(columns, stored.columns, strict=True)
     )
     return stored if clean else texts.mended_batch(stored)
+
+
+def _locate(damage: JournalDamaged, place: str, locators: Int64s) -> None:
+    first, last = (int(end) >> limits.ROW_BITS for end in (locators.min(), locators.max()))
+    entries = f"entry {first}" if first == last else f"one of the entries {first} to {last}"
+    if place:
+        damage.found_at(f"{place}, {entries}")
+    if first == last and _damaged.admit(str(damage), _clock.now_us() / 1e6) is not None:
+        log.error("%s, %s: %s", place, entries, damage)
 
 
 class _LeasedRows:
@@ -82,6 +109,11 @@ class _LeasedRows:
     def __init__(self, pushes: Sequence[Push], sequences: Int64s) -> None:
         self._pushes = pushes
         self._sequences = sequences
+
+    @property
+    def place(self) -> str:
+        """See RowReader."""
+        return self._pushes[0].journal.place
 
     def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
         """See Journal.read."""
@@ -104,6 +136,8 @@ class _LeasedRows:
 
 class EntryRows:
     """Reads rows of an entry that is in memory."""
+
+    place = ""
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
@@ -220,23 +254,21 @@ def acked_batch(push: Push, now_ms: int) -> pa.RecordBatch:
 
 
 def salvaged(push: Push, now_ms: int) -> tuple[Push, pa.RecordBatch] | None:
-    """What can be read of a push that could not be read as a whole, as `stored_batches`; other rows
-    are given back with their credit.
+    """What can be read of a push that could not be read as a whole, as `stored_batches`; rows that
+    are damaged are given back with their credit.
 
     Args:
         now_ms: UTC milliseconds.
 
     Returns:
-        The push of these rows alone, and their batch; None = there are none, and nothing was given
-        back.
+        The push of these rows alone, of which there may be none, and their batch; None = there are
+        none, and not because of damage: nothing was given back.
     """
-    if len(push.leased.sequences) < 2:
-        return None
     lost: list[tuple[Push, DejaQError]] = []
     batch = _undamaged(
         push, lambda part: stored_batches([part])[0], lambda part, why: lost.append((part, why))
     )
-    if not batch.num_rows:
+    if not batch.num_rows and not all(isinstance(error, _DAMAGE) for _, error in lost):
         return None
     for part, error in lost:
         _not_read(part, error, now_ms)
@@ -445,11 +477,67 @@ def peek_batch(
     priorities: UInt16s | None = None,
     groups: pa.StringArray | None = None,
 ) -> pa.RecordBatch:
-    """The batch of a peek, schema PEEK, with payloads as they are stored."""
-    columns = message_columns(journal, ids, dues_ms, attempts, locators, priorities, groups)
+    """The batch of a peek, schema PEEK, with payloads as they are stored. Where rows are damaged
+    they have nothing that is stored, and the column UNREAD says why."""
+    peeked = _PeekRows(journal, ids, dues_ms, attempts, locators, priorities, groups)
+    columns, reasons = peeked.columns(0, len(ids))
     states = pa.array(standing.states, pa.utf8())
     names = pa.array(standing.consumers or [None] * len(states), pa.utf8())
     batch = pa.RecordBatch.from_arrays([*columns, states, names], schema=PEEK)
-    if columns[-1].null_count:
-        batch = batch.filter(columns[-1].is_valid())
-    return batch
+    told = pa.array(reasons, UNREAD.type)
+    if columns[-1].null_count:  # finished since the look, or damaged
+        there = pc.or_(columns[-1].is_valid(), told.is_valid())
+        batch, told = batch.filter(there), told.filter(there)
+    if told.null_count == len(told):
+        return batch
+    payload = pa.field("payload", pa.binary())
+    batch = batch.set_column(_PAYLOAD, payload, batch.column(_PAYLOAD))
+    return batch.append_column(UNREAD, told)
+
+
+class NoRows:
+    """Reads nothing of any row."""
+
+    place = ""
+
+    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+        """See Journal.read."""
+        kinds = [pa.binary() if name == "payload" else pa.utf8() for name in columns]
+        arrays = [_nulls(kind, len(locators)) for kind in kinds]
+        return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+class _PeekRows(NamedTuple):
+    """Rows of a page, and what the partition knows of them."""
+
+    journal: RowReader
+    ids: Int64s
+    dues_ms: Int64s
+    attempts: UInt16s
+    locators: Int64s
+    priorities: UInt16s | None
+    groups: pa.StringArray | None
+
+    def columns(self, first: int, end: int) -> tuple[list[pa.Array], list[str | None]]:
+        """The columns of DELIVERY, and why what is stored of a row cannot be read."""
+        try:
+            return self._read(self.journal, first, end), [None] * (end - first)
+        except _DAMAGE as damage:
+            middle = (first + end) // 2
+            if middle == first:
+                return self._read(NoRows(), first, end), [damage.told()]
+        halves = [self.columns(first, middle), self.columns(middle, end)]
+        columns = [pa.concat_arrays(pair) for pair in zip(*(one for one, _ in halves), strict=True)]
+        return columns, [reason for _, reasons in halves for reason in reasons]
+
+    def _read(self, journal: RowReader, first: int, end: int) -> list[pa.Array]:
+        rows = slice(first, end)
+        return message_columns(
+            journal,
+            self.ids[rows],
+            self.dues_ms[rows],
+            self.attempts[rows],
+            self.locators[rows],
+            None if self.priorities is None else self.priorities[rows],
+            None if self.groups is None else self.groups.slice(first, end - first),
+        )

@@ -22,6 +22,7 @@ from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.model import ChangeKind
 from dejaqueue.schema import arrow_calls as pc
+from dejaqueue.schema.dead_letters import ids_in_keys
 from dejaqueue.schema.history import CHANGE_NAMES
 
 _CAME = [CHANGE_NAMES[kind] for kind in (ChangeKind.ENQUEUED, ChangeKind.STAGED)]
@@ -37,22 +38,35 @@ class RecordedChoice(NamedTuple):
         keys: of those that came with such a key; None = keys choose nothing.
         selection: of those that came so; its tags are not recorded: with tags it chooses nothing;
             None = it chooses nothing.
+        origin: of these only dead letters of messages of this topic, as their keys say; "" = any.
+        ids: of letters those whose messages had these ids; None = ids choose nothing.
     """
 
     sequences: Int64s
     spared: Int64s
     keys: tuple[str, ...] | None
     selection: Selection | None
+    origin: str = ""
+    ids: tuple[int, ...] | None = None
+
+    @property
+    def is_looked_for(self) -> bool:
+        """Whether what is recorded says which messages are meant."""
+        wanted = self.selection
+        by_selection = wanted is not None and not wanted.tags
+        return self.keys is not None or self.ids is not None or by_selection
 
     def fits(self, table: pa.Table) -> Any:
         """Which rows of `table` tell that one of them came; or was of the group, if that is all."""
         wanted = self.selection
         by_group = wanted is not None and wanted == Selection(wanted.states, group=wanted.group)
-        if wanted is not None and by_group and wanted.group:
+        if wanted is not None and by_group and wanted.group and not self.origin:
             return pc.equal(pc.fill_null(table["group"].cast(pa.utf8()), ""), wanted.group)
         mask = pc.is_in(table["change"].cast(pa.utf8()), value_set=pa.array(_CAME))
-        if (self.keys is None and wanted is None) or (wanted is not None and wanted.tags):
+        if not self.is_looked_for:
             return pc.and_(mask, False)
+        if self.origin:
+            mask = pc.and_(mask, self._were(table["key"]))
         if self.keys is not None:
             mask = pc.and_(mask, pc.is_in(table["key"], value_set=pa.array(self.keys, pa.utf8())))
         if wanted is None:
@@ -66,6 +80,13 @@ class RecordedChoice(NamedTuple):
             mask = pc.and_(mask, pc.less(dues_ms, wanted.due_to_ms))
         mask = pc.and_(mask, pc.greater_equal(table["priority"], wanted.priority_from))
         return pc.and_(mask, pc.less_equal(table["priority"], wanted.priority_to))
+
+    def _were(self, keys: pa.ChunkedArray) -> Any:
+        """Which keys are those of letters that are meant."""
+        ids = ids_in_keys(keys, self.origin)
+        if self.ids is None:
+            return pc.is_valid(ids)
+        return pc.is_in(ids, value_set=pa.array(list(map(str, self.ids)), pa.utf8()))
 
 
 class ErasedRows(NamedTuple):
@@ -112,7 +133,7 @@ def recorded_of(files: Files, topic: str, number: int, choice: RecordedChoice) -
     """
     found = files.find(topic, 0, limits.INSTANT_MS_MAX, number)
     parts = [choice.sequences]
-    if choice.keys is not None or choice.selection is not None:
+    if choice.is_looked_for:
         columns = ["change", "sequence", "due", "key", "group", "priority"]
         for file in found:
             table = _read(files, _path(files, topic, file), columns)

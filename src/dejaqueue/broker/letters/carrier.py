@@ -21,6 +21,7 @@ from dejaqueue.access.senders import THE_BROKER, Sender
 from dejaqueue.broker.letters.far_letters import FarLetterbox, Peers
 from dejaqueue.broker.letters.parcel import (
     Parcel,
+    RowsDamagedError,
     kept_senders,
     letter_columns,
     read_rows,
@@ -47,7 +48,8 @@ from dejaqueue.wire.descriptors import WriteStream
 from dejaqueue.wire.frames import Reply
 
 Arrived = Callable[[int, DejaQError | None], None]
-"""Told how many rows of a parcel are durable where they went, or why none is."""
+"""Told how many rows of a parcel are durable where they went, or why none is; how many of the first
+ones cannot be read, if that is why."""
 
 
 class Letterbox(Protocol):
@@ -119,6 +121,8 @@ class Carrier:
         def run() -> None:
             try:
                 self._carry(parcel, journal, arrived)
+            except RowsDamagedError as damage:
+                arrived(damage.rows, damage)
             except DejaQError as error:
                 arrived(0, error)
             except Exception as wrong:  # noqa: BLE001 - our bug: others' letters must go on

@@ -3,7 +3,8 @@
 Room: broker. A chore of a partition, on its worker; the carrier reads and sends elsewhere.
 Holds: a message is buried only when its letter is durable; a parcel that is sent again is
 recognised (rule 10), and so is a letter that is there already, by its key (rule 11); where letters
-cannot be sent now, they stay dead, are tried again after a pause, and everything else goes on.
+cannot be sent now, they stay dead, are tried again after a pause, and everything else goes on; so
+do messages that are damaged, and no other one waits for them.
 See: rule 18; docs/guides/failures.md; carrier.py; redrive.py, which sends letters back.
 
     engine: dead group → durable → parcel → Carrier → the other topic: durable → Bury in the engine
@@ -18,12 +19,14 @@ from functools import partial
 
 import numpy as np
 
+from dejaqueue import limits
 from dejaqueue.broker.letters.carrier import Carrier
-from dejaqueue.broker.letters.parcel import PARCEL_ROWS_MAX, Parcel
+from dejaqueue.broker.letters.parcel import PARCEL_ROWS_MAX, Parcel, RowsDamagedError
 from dejaqueue.broker.shard.chore import Chore
 from dejaqueue.broker.shard.core import PartitionCore
-from dejaqueue.engine.arrays import Words
+from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Bury
+from dejaqueue.engine.records import DeadGroup
 from dejaqueue.errors import DejaQError, Unavailable
 
 log = logging.getLogger("dejaqueue.broker")
@@ -35,6 +38,8 @@ PARCELS_MAX = 256
 PAUSE_MS_FIRST = 1_000
 PAUSE_MS_MAX = 60_000
 PAUSE_MS_MAX_IF_RETRIED = 5_000
+# Messages that cannot be read: somebody may put the file back, or give the key.
+DAMAGED_US = 60_000_000
 
 
 @dataclass(slots=True)
@@ -44,21 +49,34 @@ class _Group:
     Attributes:
         number: of the group in the engine.
         position: once entries up to here are durable it may be sent.
-        done: rows of it that arrived.
+        sequences: what is to be sent of it; None = all.
+        done: rows of these that arrived, or are damaged.
         on_way: the next rows of it are.
+        damaged: those that could not be read.
     """
 
     number: int
     position: int
+    sequences: Int64s | None = None
     done: int = 0
     on_way: bool = False
+    damaged: list[Int64s] = field(default_factory=list)
+
+    def left(self, dead: DeadGroup) -> Int64s:
+        """What is to be sent yet."""
+        return (dead.sequences if self.sequences is None else self.sequences)[self.done :]
 
 
 @dataclass(slots=True)
 class _Lane:
-    """What waits for one destination, by number of the group, oldest first."""
+    """What waits for one destination, by number of the group, oldest first.
+
+    Attributes:
+        aside: groups of which nothing is sent before a time, clock µs.
+    """
 
     waiting: dict[int, _Group] = field(default_factory=dict)
+    aside: dict[int, int] = field(default_factory=dict)
     until_us: int = 0
     failures: int = 0
 
@@ -116,15 +134,46 @@ class DeadLetters(Chore):
             lane = self._lanes[answer.destination]
             group = lane.waiting[answer.group]
             group.on_way = False
-            if answer.error is not None:
+            if isinstance(answer.error, RowsDamagedError):
+                self._set_aside(core, group, answer)
+            elif answer.error is not None:
                 if lane.until_us <= core.clock.now_us():  # of those that failed together, one
                     self._pause(core, answer.destination, lane, answer.error)
                 continue
-            lane.failures = 0
+            else:
+                lane.failures = 0
             group.done += answer.rows
-            if group.done == len(core.engine.dead[group.number].sequences):
-                del lane.waiting[group.number]
-                core.apply(Bury(core.now_ms(), group.number))
+            self._finish(core, lane, group)
+
+    @staticmethod
+    def _set_aside(core: PartitionCore, group: _Group, answer: _Answer) -> None:
+        """Messages that cannot be read stay dead; those behind them go."""
+        rows = group.left(core.engine.dead[group.number])[: answer.rows]
+        if not group.damaged:
+            log.error(
+                "topic %s, partition %d: dead messages from id %d on cannot be sent: %s; they are "
+                "tried again in %d s",
+                core.topic().name,
+                core.number,
+                int(rows[0]) | (core.number << limits.SEQUENCE_BITS),
+                answer.error,
+                DAMAGED_US // 1_000_000,
+                extra={"topic": core.topic().name, "partition": core.number},
+            )
+        group.damaged.append(rows)
+
+    @staticmethod
+    def _finish(core: PartitionCore, lane: _Lane, group: _Group) -> None:
+        """If all of a group was tried, bury it, or go on later with what could not be read."""
+        if len(group.left(core.engine.dead[group.number])):
+            return
+        if not group.damaged:
+            del lane.waiting[group.number]
+            core.apply(Bury(core.now_ms(), group.number))
+            return
+        group.sequences, group.done = np.concatenate(group.damaged), 0
+        group.damaged = []
+        lane.aside[group.number] = core.clock.now_us() + DAMAGED_US
 
     @staticmethod
     def _pause(core: PartitionCore, destination: str, lane: _Lane, error: DejaQError) -> None:
@@ -173,8 +222,9 @@ class DeadLetters(Chore):
         for group in lane.waiting.values():
             if room <= 0 or rows >= PARCEL_ROWS_MAX or group.position > core.position:
                 return
-            if group.on_way:
+            if group.on_way or lane.aside.get(group.number, 0) > core.clock.now_us():
                 continue
+            lane.aside.pop(group.number, None)
             parcel = self._pack(core, destination, group)
             group.on_way = True
             room -= 1
@@ -199,7 +249,7 @@ class DeadLetters(Chore):
         """The next rows of a group."""
         engine = core.engine
         group = engine.dead[waiting.number]
-        rows = group.sequences[waiting.done : waiting.done + PARCEL_ROWS_MAX]
+        rows = waiting.left(group)[:PARCEL_ROWS_MAX]
         return Parcel(
             core.topic(),
             core.number,
@@ -215,8 +265,9 @@ class DeadLetters(Chore):
         )
 
     def next_us(self, core: PartitionCore) -> int | None:
-        """When a destination that failed is tried again, clock µs; None = none has to be."""
-        return min(
-            (lane.until_us for lane in self._lanes.values() if lane.failures and not lane.on_way),
-            default=None,
-        )
+        """When what could not be sent is tried again, clock µs; None = nothing has to be."""
+        lanes = self._lanes.values()
+        times_us = [lane.until_us for lane in lanes if lane.failures and not lane.on_way]
+        aside = [lane for lane in lanes if lane.aside and not lane.on_way]
+        times_us += [max(lane.until_us, min(lane.aside.values())) for lane in aside]
+        return min(times_us, default=None)

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker.consumers.gathering import read_stored, text_of
+from dejaqueue.broker.consumers.gathering import NoRows, read_stored, text_of
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.dictionary import of_runs, to_runs
+from dejaqueue.errors import EncryptionKeyMissing, JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import Topic
 from dejaqueue.schema import dead_letters as letters
@@ -29,8 +30,18 @@ from dejaqueue.topic_names import parse_subscription
 # Letters that travel together: enough for 100,000 a second, little enough to stay unnoticed.
 PARCEL_ROWS_MAX = 2_048
 PARCEL_BYTES_MAX = 8 << 20
-# A name longer than this goes into a letter's key as a digest: keys have a limit of their own.
-_NAME_IN_KEY_MAX = 190
+
+
+class RowsDamagedError(JournalDamaged):
+    """The first rows of a parcel cannot be read.
+
+    Attributes:
+        rows: how many: those of one entry.
+    """
+
+    def __init__(self, text: str, rows: int) -> None:
+        super().__init__(text)
+        self.rows = rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +108,21 @@ def kept_senders(parcel: Parcel, rows: Int64s | None = None) -> Words | None:
 def read_rows(parcel: Parcel, journal: Journal) -> pa.RecordBatch:
     """Stored columns of the first rows of a parcel: as many as travel at once.
 
-    Rows that are not where they were a moment ago end it: they were copied elsewhere. How many rows
-    it takes depends on their sizes alone, so that a parcel is the same when it is sent again.
+    Rows that are not where they were a moment ago end it: they were copied elsewhere; so do those
+    that are damaged. How many rows it takes depends on that and their sizes alone, so that a parcel
+    is the same when it is sent again.
+
+    Raises:
+        RowsDamagedError: the first ones are.
     """
     step = max(1, 4 * PARCEL_BYTES_MAX // max(1, parcel.topic.max_payload_bytes))
     parts: list[pa.RecordBatch] = []
     byte_count = first = 0
     while first < len(parcel.locators) and byte_count < PARCEL_BYTES_MAX:
-        part = read_stored(journal, parcel.locators[first : first + step])
+        asked = min(step, len(parcel.locators) - first)
+        part = _readable(journal, parcel.locators[first : first + step], raises=not parts)
         payloads = part.column(TEXT_COLUMNS.index("payload"))
-        rows = asked = part.num_rows
+        rows = part.num_rows
         if payloads.null_count:
             rows = int(np.flatnonzero(np.asarray(payloads.is_null()))[0])
         if byte_count + text_bytes(payloads) > PARCEL_BYTES_MAX:
@@ -121,6 +137,29 @@ def read_rows(parcel: Parcel, journal: Journal) -> pa.RecordBatch:
     if not first:
         return parts[0].slice(0, 0)
     return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+def _readable(journal: Journal, locators: Int64s, *, raises: bool) -> pa.RecordBatch:
+    """The stored columns of these rows, or of those before the first that is damaged.
+
+    Args:
+        raises: if that is the first of all.
+    """
+    try:
+        return read_stored(journal, locators)
+    except (JournalDamaged, EncryptionKeyMissing) as damage:
+        positions = locators >> limits.ROW_BITS
+        if positions[0] == positions[-1] and (positions == positions[0]).all():
+            if raises:
+                raise RowsDamagedError(damage.told(), len(locators)) from damage
+            return NoRows().read(locators[:0])
+    middle = int(np.flatnonzero(positions != positions[0])[0])
+    middle = max(middle, len(locators) // 2)
+    part = _readable(journal, locators[:middle], raises=raises)
+    if part.num_rows < middle:
+        return part
+    rest = _readable(journal, locators[middle:], raises=False)
+    return pa.concat_batches([part, rest])
 
 
 def _texts(stored: pa.RecordBatch, name: str) -> pa.StringArray:
@@ -175,14 +214,8 @@ def letter_columns(parcel: Parcel, stored: pa.RecordBatch, now_ms: int) -> SendC
         _texts(stored, "key"),
     )
     headers = letters.with_death(_texts(stored, "headers"), deaths)
-    keys = letters.letter_keys(_short(parcel.topic.name), ids, died_at)
+    keys = letters.letter_keys(parcel.topic.name, ids, died_at)
     return _send_columns(parcel, stored, now_ms, keys, headers)
-
-
-def _short(name: str) -> str:
-    if len(name) <= _NAME_IN_KEY_MAX:
-        return name
-    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def returned_columns(parcel: Parcel, stored: pa.RecordBatch, now_ms: int) -> SendColumns:

@@ -39,6 +39,7 @@ from dejaqueue.errors import (
     DejaQError,
     Fenced,
     InternalError,
+    JournalDamaged,
     NotActive,
     ResourceExhausted,
     Unavailable,
@@ -387,6 +388,7 @@ class Partition:
             self._begin(read_again(self.core, self._door) if opening is None else opening.result())
         except Exception as wrong:  # noqa: BLE001 - if it is not one of ours, it is our bug
             error = wrong if isinstance(wrong, DejaQError) else InternalError(repr(wrong))
+            self._locate(error)
             if isinstance(error, Unavailable) and error.is_final:
                 self._failed = error  # a sync failed while it was read, or before, of a neighbour
             if str(error) != str(self._unreadable):  # it is tried ten times a second
@@ -402,6 +404,7 @@ class Partition:
     def _begin(self, opened: Opened) -> None:
         """Serve what was read."""
         core, door, topic_name = self.core, self._door, self.core.topic().name
+        opened.journal.place = self._place
         door.comes_back = door.comes_back or opened.journal.reopens
         self._configured = None
         ports = CommitPorts(
@@ -444,12 +447,22 @@ class Partition:
             self._door.ownership.fenced()
         core.commits.abandon(error)
         self.loaded = False
+        self._locate(error)
         self._unreadable = error
         self.inbox.give_up(error)
         core.journal.close()
         if self._failed is not None:
             self.inbox.turn_away(self._failed)
         news.failed(core.topic().name, self.number, error, final=self._failed is not None)
+
+    @property
+    def _place(self) -> str:
+        return f"{self.core.topic().name}/{self.number}"
+
+    def _locate(self, error: DejaQError) -> None:
+        """Who called hears of the partition; the log of the file."""
+        if isinstance(error, JournalDamaged) and not error.outside:
+            error.found_at(self._place)
 
     def _next_try_after_failure_us(self) -> int | None:
         """When to read it again after a step that broke off."""

@@ -205,7 +205,7 @@ class PartitionPayloads:
 
     def shown(self, page: pa.RecordBatch) -> pa.RecordBatch:
         """A page of stored messages with their payloads as they were sent; a row whose payload
-        cannot be read has none, and the column UNREAD says why."""
+        cannot be read has none, and the column UNREAD says why. It may say so of others already."""
         place = page.schema.get_field_index("payload")
         column = page.column(place)
         rows = references.marked_rows(column).tolist()
@@ -217,7 +217,12 @@ class PartitionPayloads:
         column = references.replaced(column, changes)
         if not failed:
             return page.set_column(place, page.schema.field(place), column)
-        reasons = [str(failed[row]) if row in failed else None for row in range(page.num_rows)]
+        reasons: list[str | None] = [None] * page.num_rows
+        if UNREAD.name in page.schema.names:
+            reasons = page.column(UNREAD.name).to_pylist()
+            page = page.drop_columns([UNREAD.name])
+        for row, error in failed.items():
+            reasons[row] = error.told()
         told = pa.array(reasons, UNREAD.type)
         # Null where there is a reason.
         column = pc.if_else(told.is_valid(), pa.scalar(None, column.type), column)

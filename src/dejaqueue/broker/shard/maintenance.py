@@ -31,7 +31,7 @@ from dejaqueue.engine.view_snapshots import (
     begin_views_snapshot,
     plan_views_snapshot,
 )
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import DejaQError, EncryptionKeyMissing, JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, SnapshotFile
 
 # Rows copied forward in one step: about a millisecond of work, which due messages can wait.
@@ -44,6 +44,8 @@ ROOM_INTERVAL_MS = 1_000
 ROOM_SNAPSHOTS = 2
 # Entries between two looks for storage that is worth compacting.
 COMPACT_ENTRIES = 2_000
+# A damaged row is tried again after this: somebody may put the file back.
+DAMAGED_US = 60_000_000
 
 
 class RoomBell(Protocol):
@@ -95,6 +97,10 @@ class Maintenance(Chore):
         """Up to where a snapshot covers entries, and up to where the journal was told to give them
         back: backups may lack what is between the two."""
         self._to_copy: Int64s = np.zeros(0, dtype=np.int64)
+        self._copy_rows_max = COPY_ROWS_MAX
+        self._damaged: set[int] = set()
+        """Entries whose rows cannot be read: they stay where they are, until then."""
+        self._damaged_until_us = 0
         self.snapshot_count = 0
         self.copied_rows = 0
 
@@ -105,6 +111,8 @@ class Maintenance(Chore):
         self._compacted_position = core.position
         self._loads += 1
         self._to_copy = self._to_copy[:0]
+        self._damaged.clear()
+        self._damaged_until_us = 0
         # Of its own: what requests wait for and what is copied may be many bytes, and come apart.
         self._stored = StoredRows(core.journal, core.commits, core.ring)
         self._plan = self._write = self._written = None
@@ -294,7 +302,8 @@ class Maintenance(Chore):
         """Copy live rows out of mostly dead storage, in due order, a few at a time."""
         if len(self._to_copy) == 0:
             few = core.position - self._compacted_position < COMPACT_ENTRIES
-            if few and not core.journal.is_asked:
+            is_stuck = core.clock.now_us() < self._damaged_until_us
+            if few and (is_stuck or not core.journal.is_asked):
                 return False
             if not core.commits.settles():
                 return False
@@ -306,20 +315,45 @@ class Maintenance(Chore):
             # Found once, as it takes a walk over the whole table; copied over many steps.
             first, last = int(ranges[0, 0]), int(ranges[0, 1])
             self._to_copy = core.views.live_in(first, last, limits.BATCH_ROWS_MAX)
+            self._copy_rows_max = COPY_ROWS_MAX
+            if not is_stuck:
+                self._damaged.clear()
+            self._leave_damaged(core)
         is_pressed = core.journal.has_rows_pressed  # copied even where requests always wait
         if not (is_idle or is_pressed) or not core.commits.settles():
             return False
-        rows = self._to_copy[:COPY_ROWS_MAX]
+        rows = self._to_copy[: self._copy_rows_max]
         rows = rows[core.views.locators(rows) >= 0]
         if len(rows):
             try:
                 copy_rows(core, self._stored, rows)
             except RowsAwaited:
                 return False  # the partition is rung
+            except (JournalDamaged, EncryptionKeyMissing) as damage:
+                self._pass_over(core, rows, damage)
+                return len(self._to_copy) > 0
             self._stored.forget()
             self.copied_rows += len(rows)
-        self._to_copy = self._to_copy[COPY_ROWS_MAX:]
+        self._to_copy = self._to_copy[self._copy_rows_max :]
         return len(self._to_copy) > 0 or (is_pressed and len(rows) > 0)
+
+    def _pass_over(self, core: PartitionCore, rows: Int64s, damage: DejaQError) -> None:
+        """One of these rows cannot be read: find out which, and leave its entry where it is."""
+        self._stored.forget()
+        positions = core.views.locators(rows) >> limits.ROW_BITS
+        if (positions != positions[0]).any():
+            self._copy_rows_max = max(len(rows) // 2, 1)
+            return
+        self._copy_rows_max = COPY_ROWS_MAX
+        self._damaged.add(int(positions[0]))
+        self._damaged_until_us = core.clock.now_us() + DAMAGED_US
+        news.not_copied(core.topic().name, core.number, damage)
+        self._leave_damaged(core)
+
+    def _leave_damaged(self, core: PartitionCore) -> None:
+        if self._damaged and len(self._to_copy):
+            positions = core.views.locators(self._to_copy) >> limits.ROW_BITS
+            self._to_copy = self._to_copy[~np.isin(positions, list(self._damaged))]
 
 
 def copy_rows(core: PartitionCore, stored: StoredRows, sequences: Int64s) -> None:

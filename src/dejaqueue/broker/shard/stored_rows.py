@@ -52,6 +52,11 @@ class StoredRows:
         self.waits = False
 
     @property
+    def place(self) -> str:
+        """Topic and partition, for people."""
+        return self._journal.place
+
+    @property
     def is_awaited(self) -> bool:
         """True while the server has not answered: it is of no use to ask again."""
         return bool(self._readings) and not self._readings[-1].rows.done() and not self.waits

@@ -13,7 +13,7 @@ import logging
 from typing import Final
 
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import DejaQError
+from dejaqueue.errors import BadRequest, DejaQError
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.settings import JournalSettings
 
@@ -22,6 +22,17 @@ log = logging.getLogger("dejaqueue.broker")
 TURNS: Final = 4
 """So often within the time it is looked; what has been dead for two turns is to go. A third one
 passes before a death is seen, and the fourth is for the copying."""
+
+
+def check_bound(settings: JournalSettings, store: JournalStore) -> None:
+    """Refuse a bound of erasure where the journals cannot keep it.
+
+    Raises:
+        BadRequest.
+    """
+    if settings.erase_ms_max and not store.erases:
+        limit = "0 where records lie beside those of other partitions, as in a bucket"
+        raise BadRequest("journal.erase_ms_max", limit, settings.erase_ms_max)
 
 
 class ErasureSchedule:

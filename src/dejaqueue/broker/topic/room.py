@@ -65,7 +65,8 @@ class Room:
                 it is done.
         """
         store.ask = self._asked
-        self._open_bytes = 0 if reads_all else OPEN_BYTES
+        if reads_all:
+            self._open_bytes = -1 if store.is_remote else 0  # a server tells nobody what it takes
         self._taken_bytes = store.taken_bytes
         for topic in topics:
             if topic.kind is TopicKind.CRON:

@@ -108,7 +108,7 @@ def guarded(route: str, answer: Endpoint) -> Endpoint:
             return _invalid(error)
         except (TopicUnknown, Refused) as error:
             note_error(request.scope, error)
-            return refusal(status, detail, [{"message": _printable(error)}])
+            return refusal(status, detail, [{"message": _printable(error.told())}])
         except BadRequest as error:
             note_error(request.scope, error)
             field = {"message": error.limit, "location": error.field}

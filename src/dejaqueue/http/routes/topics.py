@@ -150,7 +150,7 @@ def purge_topic(request: Request, topic: TopicName) -> Response:
         {
             "found": 2, "ended": 1, "held": 0, "segments": 1, "bytes": 1_048_576, "payloads": 0,
             "changes": 3, "next": None, "took_ms": 1_300, "letters": ["reminders.dead"],
-            "backups": [], "unread": [], "silent": [],
+            "backups": [], "unread": [], "silent": [], "left": [],
         },
         "What was erased so far.",
         404,

@@ -301,6 +301,18 @@ class AppendIndex:
         span = [int(self._positions[places[0]]), int(last["position"]) + int(last["entries"]) - 1]
         return np.array([span], dtype=np.int64)
 
+    def dead_to(self) -> int | None:
+        """The last entry up to which there was something that is not live any more: a row of the
+        append that holds it, or what was given back; None if live rows were not counted yet."""
+        if not self._adopted:
+            return None
+        kept = slice(self._kept, self._count)
+        dead = np.flatnonzero(self._rows["rows"][kept] > self._live[kept])
+        if not len(dead):
+            return self.first_position - 1
+        last = self._rows[self._kept + int(dead[-1])]
+        return int(last["position"]) + int(last["entries"]) - 1
+
     def _whole_before(self, limit: int) -> int:
         """How many of the kept appends end at position `limit` or before."""
         if limit >= self.tail:

@@ -50,6 +50,7 @@ class CassandraRecordStore(RecordStore):
     """All record logs and objects of a cluster in one keyspace."""
 
     record_bytes_max = RECORD_BYTES_MAX
+    erases = True
 
     def __init__(self, url: str) -> None:
         """Connect. Raises BadRequest, Refused, Unavailable: see CassandraSession."""
@@ -160,8 +161,6 @@ class CassandraRecordStore(RecordStore):
 
 class CassandraRecordLog(RecordLog):
     """One partition's records as rows of one partition there."""
-
-    erases = True
 
     def __init__(self, session: CassandraSession, topic: str, partition: int) -> None:
         self._session, self._key = session, (topic, partition)

@@ -20,9 +20,10 @@ Duties of a `RecordLog` (one object = one partition):
  8. `drop_before(n)` lets the server forget records below n, some time later. The numbers of the
     others stay; `last` stays, also when nothing is left.
  9. Any thread may call `read` while another appends.
-10. Where `erases` is true, `drop_before(n)` returns when the server has deleted the records below
-    n, but the last one: nobody can read them any more. What the server keeps of deleted bytes in
-    logs and files of its own is said in docs/guides/erasure.md.
+10. Where the store `erases`, `drop_before(n)` returns when the server has deleted the records below
+    n, but the last one: nobody can read them any more. Files that the store writes itself have no
+    byte of what was deleted when `overwrite_deleted` returns; what a server keeps in logs and files
+    of its own is said in docs/guides/erasure.md.
 """
 
 from __future__ import annotations
@@ -35,13 +36,7 @@ Bytes: TypeAlias = bytes | memoryview
 
 
 class RecordLog(ABC):
-    """The numbered records of one partition. See the duties on top of this file.
-
-    Attributes:
-        erases: see duty 10.
-    """
-
-    erases: bool = False
+    """The numbered records of one partition. See the duties on top of this file."""
 
     @abstractmethod
     def last(self) -> int:
@@ -104,11 +99,13 @@ class RecordStore(ABC):
     Attributes:
         record_bytes_max: bytes of one record at most, for all logs of this store.
         summary: for status: the server's name and version, without secrets.
+        erases: see duty 10.
         lease_ahead_ms: see JournalStore.lease_ahead_ms.
     """
 
     record_bytes_max: int = 1 << 20
     summary: str = ""
+    erases: bool = False
     lease_ahead_ms: int = 0
 
     @abstractmethod
@@ -142,6 +139,14 @@ class RecordStore(ABC):
     @abstractmethod
     def drop_objects(self, names: Sequence[str]) -> None:
         """Delete objects; names that are not there are fine. Raises Unavailable."""
+
+    def overwrite_deleted(self) -> None:
+        """Have no file with bytes of what was deleted, where the store writes the files itself.
+
+        Raises:
+            Unavailable.
+        """
+        return
 
     @abstractmethod
     def close(self) -> None:

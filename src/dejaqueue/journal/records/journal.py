@@ -127,7 +127,6 @@ class RecordJournal(Journal):
         self._closing = Wake()
         self._guard = threading.Lock()
         self._truncated = 0
-        self._dropped_number = 1
         self._drop_waits = False
         self._no_room = 0
         self._checked = CheckedRecords(records, place)
@@ -146,6 +145,7 @@ class RecordJournal(Journal):
         )
         self._erasure = RecordErasure(
             place,
+            store,
             records,
             mirror,
             self._guard,
@@ -466,7 +466,6 @@ class RecordJournal(Journal):
         if number is None:
             return
         self._mirror.forget_before(first)
-        self._dropped_number = number
         if not self._drop_waits:
             self._drop_waits = True
             if self._background is None:
@@ -480,7 +479,7 @@ class RecordJournal(Journal):
         if self._failure is not None:
             return
         try:
-            self._erasure.drop_below(self._dropped_number)
+            self._erasure.settle(self._append_index)
         except DejaQError as failure:
             log.warning("%s: older records stay for now: %s", self._place, failure)
 
@@ -518,16 +517,22 @@ class RecordJournal(Journal):
         self._check_usable()
         return self._erasure.press(self._append_index, self._snapshot_objects, erasure)
 
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """See JournalStore.press_dead. Any thread."""
+        self._check_usable()
+        self._erasure.press_dead(self._append_index, now_ms, age_ms)
+
     @property
     def is_pressed(self) -> bool:
         """See Journal.is_pressed."""
         kept = self._snapshot_objects.kept_position
-        return self._erasure.is_pressed(min(self._truncated, kept), kept)
+        return self._erasure.is_pressed(self._replayed(), kept)
 
     @property
     def is_urgent(self) -> bool:
         """See Journal.is_urgent."""
-        return self.is_pressed
+        kept = self._snapshot_objects.kept_position
+        return self._erasure.is_urgent(self._replayed(), kept)
 
     @property
     def has_rows_pressed(self) -> bool:

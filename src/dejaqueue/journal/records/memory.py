@@ -22,8 +22,6 @@ class MemoryRecords(RecordLog):
         is_dropped: whoever still has it open can append nothing.
     """
 
-    erases = True
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.contents: dict[int, bytes] = {}
@@ -77,6 +75,7 @@ class MemoryRecordStore(RecordStore):
     """
 
     summary = "memory"
+    erases = True
 
     def __init__(self, record_bytes_max: int = 1 << 20) -> None:
         self.record_bytes_max = record_bytes_max

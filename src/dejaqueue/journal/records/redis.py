@@ -66,6 +66,8 @@ NAMES_A_CALL = 1000
 class RedisRecordStore(RecordStore):
     """All record logs and objects of a cluster in one Redis or Valkey."""
 
+    erases = True
+
     def __init__(self, url: str) -> None:
         """Connect. Raises BadRequest, Refused, Unavailable: see RedisConnection."""
         self._connection = RedisConnection(url)
@@ -162,8 +164,6 @@ class RedisRecordStore(RecordStore):
 
 class RedisRecordLog(RecordLog):
     """One partition's records in a stream."""
-
-    erases = True
 
     def __init__(self, connection: RedisConnection, key: str) -> None:
         self._connection, self._key = connection, key

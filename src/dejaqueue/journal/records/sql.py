@@ -88,8 +88,6 @@ def _change(statement: str, connection: SqlConnection) -> int:
 class SqlRecords(RecordLog):
     """The records of one partition. Made by its store."""
 
-    erases = True
-
     def __init__(self, store: SqlRecordStore, log_id: int, name: str) -> None:
         self._store, self._log, self._name = store, log_id, name
         self._closed = False
@@ -186,6 +184,8 @@ class SqlRecordStore(RecordStore):
         Refused: its settings lose what it acknowledged, or the user lacks a right. Locked: another
             process has the file. Unavailable.
     """
+
+    erases = True
 
     def __init__(self, server: SqlServer) -> None:
         self.name = server.name
@@ -384,6 +384,11 @@ class SqlRecordStore(RecordStore):
                 connection.change("DELETE FROM dejaq_object WHERE name = ?", (name,))
 
         self._whole(drop)
+
+    def overwrite_deleted(self) -> None:
+        """See RecordStore.overwrite_deleted."""
+        with self._told():
+            self.run(self._server.overwrite_deleted, lost_again=True)
 
     def close(self) -> None:
         """See RecordStore.close."""

@@ -24,9 +24,9 @@ from typing import Any, Final
 import xxhash
 
 from dejaqueue.directories import warn_if_open
-from dejaqueue.errors import BadRequest, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.journal.encryption.cipher import Cipher
-from dejaqueue.journal.interface import DOCUMENTS, JournalStore
+from dejaqueue.journal.interface import DOCUMENTS, OWN_PREFIX, JournalStore
 from dejaqueue.journal.memory import MemoryFileSystem
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.interface import RecordStore
@@ -77,13 +77,15 @@ class RecordJournalStore(JournalStore):
         concurrency: Concurrency | None = None,
     ) -> None:
         self.records = records
-        self.lease_ahead_ms = records.lease_ahead_ms
+        self.lease_ahead_ms, self.erases = records.lease_ahead_ms, records.erases
         self._concurrency = concurrency or Concurrency()
         self.is_short: Callable[[], bool] = lambda: False
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
         self._mirror_bytes_max = mirror_bytes_max
         self._open: dict[tuple[str, int], RecordJournal | None] = {}
         self._not_dropped: set[str] = set()
+        self._unused_since_ms: dict[tuple[str, int], int] = {}
+        """Since when it is known of a copy that nobody here has its journal open."""
         self._opening: dict[str, AbstractContextManager[object]] = {}
         """By topic, a lock for asking the server about it before its journals are opened."""
         self._guard = threading.Lock()
@@ -220,6 +222,41 @@ class RecordJournalStore(JournalStore):
                     self._files.remove_tree(self._root / "topics" / name)
                 except OSError as failure:
                     log.warning("a copy that nobody needs stays for now: %s", failure)
+
+    def press_dead(self, now_ms: int, age_ms: int) -> None:
+        """See JournalStore.press_dead; copies here of journals that nobody has open go by that
+        age, too: what is done in them is for another broker to know."""
+        with self._guard:
+            opened = list(self._open.items())
+        for (topic, partition), journal in opened:
+            if journal is None or topic.startswith(OWN_PREFIX):
+                continue
+            try:
+                journal.press_dead(now_ms, age_ms)
+            except DejaQError as failure:
+                if self._open.get((topic, partition)) is journal:
+                    log.warning("what is done of %s/%d stays: %s", topic, partition, failure)
+        self._erase_unused_copies(now_ms, age_ms)
+
+    def _erase_unused_copies(self, now_ms: int, age_ms: int) -> None:
+        topics = self._root / "topics"
+        there = {
+            (topic, int(number))
+            for topic in self._files.names(topics)
+            if not topic.startswith(OWN_PREFIX)
+            for number in self._files.names(topics / topic)
+            if number.isdecimal()
+        }
+        since_ms = self._unused_since_ms
+        unused = there.difference(list(self._open))
+        self._unused_since_ms = {place: since_ms.get(place, now_ms) for place in unused}
+        for topic, partition in sorted(unused):
+            if now_ms - self._unused_since_ms[topic, partition] < age_ms:
+                continue
+            try:
+                self.erase_copy(topic, partition)
+            except Unavailable as failure:
+                log.warning("a copy that nobody uses stays for now: %s", failure)
 
     def erase_copy(self, topic: str, partition: int) -> None:
         """See JournalStore.erase_copy."""

@@ -253,7 +253,8 @@ class SegmentJournal(Journal):
                 if found is not None:
                     yield position, found.entry
         except FileNotFoundError:  # a segment went since the list was read
-            raise Unavailable(f"{self._directory}: entries are being given back", 100) from None
+            where = self.place or self._directory
+            raise Unavailable(f"{where}: entries are being given back", 100) from None
 
     def plan_erasure(self, positions: Int64s, until: int) -> Erasure:
         """See Journal.plan_erasure; the units are segments, by their first positions in the log."""

@@ -239,7 +239,7 @@ class ShardLog:
         except OSError as failure:
             if failure.errno not in FULL:
                 self._fail(failure)
-            raise ResourceExhausted(f"no room on the disk of {self.directory}") from failure
+            raise ResourceExhausted("no room on the disk of the journal") from failure
         self._write(segment, pieces)
         self._publish(segment, written)
         self._scratch.reset()
@@ -292,7 +292,7 @@ class ShardLog:
             if failure.errno not in FULL:
                 self._fail(failure)
             self._undo(file, offset, sum(len(piece) for piece in pieces))
-            raise ResourceExhausted(f"no room on the disk of {self.directory}") from failure
+            raise ResourceExhausted("no room on the disk of the journal") from failure
         try:
             file.sync()
         except OSError as failure:
@@ -358,6 +358,7 @@ class ShardLog:
 
     def _unusable(self, text: str) -> Unavailable:
         error = Unavailable(text)
+        error.outside = text.replace(str(self.directory), "a log of the journal")
         error.is_final = self._is_final
         return error
 
@@ -420,7 +421,7 @@ class ShardLog:
         except OSError as failure:
             file.close()
             if failure.errno in FULL:
-                raise ResourceExhausted(f"no room on the disk of {self.directory}") from failure
+                raise ResourceExhausted("no room on the disk of the journal") from failure
             self._fail(failure)
         try:
             file.sync()
@@ -467,7 +468,7 @@ class ShardLog:
                 if failure.errno not in FULL:
                     self._fail(failure)
                 if file_bytes == needed:
-                    raise ResourceExhausted(f"no room on {self.directory}") from failure
+                    raise ResourceExhausted("no room on the disk of the journal") from failure
             file_bytes = needed
 
     def _prepare_spare(self, file_bytes: int) -> None:

@@ -355,7 +355,9 @@ class SegmentStore(JournalStore):
             journal = self._open_part(topic, partition)
         except OSError as failure:
             self._forget(topic, partition)
-            raise Unavailable(f"{topic}/{partition} cannot be opened: {failure}") from failure
+            error = Unavailable(f"{topic}/{partition} cannot be opened: {failure}")
+            error.outside = f"{topic}/{partition} cannot be opened: {failure.strerror}"
+            raise error from failure
         except BaseException:
             self._forget(topic, partition)
             raise

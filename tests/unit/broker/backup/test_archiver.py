@@ -223,6 +223,29 @@ def test_a_backup_has_the_pieces_before_it_given_up(tmp_path: Path, broker: Brok
     assert restored_payloads(tmp_path) == {b"new", *(b"%d" % number for number in range(9))}
 
 
+def test_a_missing_beginning_is_found__also_if_its_topic_got_nothing_since(
+    tmp_path: Path, broker: Broker
+) -> None:
+    client_of(broker).create_topic("b")
+    for topic in ("a", "b"):  # so that the catalogue has nothing to say behind the backup
+        sent(broker, *[b"before"] * 9, topic=topic)
+    assert taken(broker, tmp_path / "backups")["state"] == "done"
+    archived(broker)
+    before = len(chain_of(tmp_path).numbers())
+    sent(broker, b"only", topic="b")
+    archived(broker)
+    sent(broker, b"1", b"2")
+    archived(broker)
+    archive, chain = Archive.open(str(tmp_path / "backups")), chain_of(tmp_path)
+    manifest = newest(tmp_path / "backups")
+    assert archive.chain_damage(manifest) == ([], len(chain.numbers()))
+    chain.delete(range(1, before + 2))
+    first = chain.path(manifest.chain_from)
+    assert archive.chain_damage(manifest) == ([f"{first} is missing"], 0)
+    with pytest.raises(JournalDamaged, match="is missing"):
+        restored_payloads(tmp_path)
+
+
 def test_any_instant_behind_the_backup_is_restored(tmp_path: Path, broker: Broker) -> None:
     instants = {}
     for payload in (b"1", b"2", b"3"):

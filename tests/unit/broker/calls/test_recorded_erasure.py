@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,12 +25,14 @@ from dejaqueue.broker.calls.recorded_erasure import (
     erase_copies,
     erase_everywhere,
     hear,
+    unknown_letters,
 )
 from dejaqueue.broker.history.history import History
 from dejaqueue.broker.shard.stored_erasure import ErasureChoice
 from dejaqueue.clock import SteadyClock
 from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
+from dejaqueue.model import Topic
 from dejaqueue.settings import HistorySettings
 from tests.unit.broker.history.test_erasure import NONE, row, told, write
 
@@ -191,3 +194,31 @@ def test_many_messages_are_named_in_several_calls(
     outcome, _ = erased(brokers, ErasureChoice(None, Selection(group="g")), 0, 1, 2, 3, 4)
     assert outcome.rows == 5
     assert told(tmp_path / "b") == [("enqueued", 5)]
+
+
+def test_letters_that_another_broker_recorded_go_by_the_ids_of_their_messages(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    came = [row("enqueued", 1, key="a:7@9"), row("enqueued", 2, key="a:8@9")]
+    write(brokers["b"].history.files, 1, 5, came)
+    write(brokers["c"].history.files, 6, 7, [row("acked", 1), row("acked", 2)])
+    choice = ErasureChoice(ids=(7,), origin="a")
+    outcome = erase_everywhere(
+        OtherBrokers(brokers["a"], TOPIC),
+        choice,
+        {"ids": [7], "origin": "a"},
+        known=NONE,
+        spared=NONE,
+    )
+    assert outcome.rows == 2
+    assert [told(tmp_path / name) for name in "bc"] == [[("enqueued", 2)], [("acked", 2)]]
+
+
+def test_letters_of_a_key_are_told_to_be_left__where_there_is_history(brokers: Brokers) -> None:
+    topic, by_key = Topic(TOPIC), ErasureChoice(("k",), origin="a")
+    assert unknown_letters(brokers["a"], topic, by_key) == []
+    assert len(unknown_letters(brokers["a"], replace(topic, history=True), by_key)) == 1
+    write(brokers["a"].history.files, 1, 5, [row("enqueued", 1, key="a:7@9")])
+    assert len(unknown_letters(brokers["a"], topic, by_key)) == 1
+    for told_of in (ErasureChoice(("k",)), ErasureChoice(ids=(7,), origin="a")):
+        assert unknown_letters(brokers["a"], topic, told_of) == []

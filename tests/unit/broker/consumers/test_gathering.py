@@ -30,12 +30,14 @@ from dejaqueue.engine.commands import Lease
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
-from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK
+from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK, UNREAD
 from tests.unit.broker.cores import Served, sequences
 
 
 class Stored:
     """A journal that has these columns for each row that is asked for, null where it has none."""
+
+    place = "t/0"
 
     def __init__(self, columns: dict[str, list[bytes | None]]) -> None:
         self.columns = columns
@@ -258,3 +260,18 @@ def test_what_cannot_be_read_at_all_goes_back(wrong: DejaQError) -> None:
     push = replace(pushes(journal, leased(0, 3))[0], consumer=consumer)
     assert [batch.num_rows for batch in readable_batches([push], 5_000)] == [0]
     assert refused == leased(0, 3).sequences.tolist()
+
+
+def test_a_page_with_damaged_rows_says_so_of_these_alone() -> None:
+    stored: list[bytes | None] = [b"a", b"b", None, b"d"]
+    journal: Any = Damaged({"payload": stored, "key": [b"ka", b"kb", b"kc", b"kd"]})
+    ids, ones = sequences(0, 1, 2, 3), np.ones(4, dtype=np.uint16)
+    groups = pa.array(["g0", "g1", "g2", "g3"])
+    page = peek_batch(journal, ids, ids, ones, ids, PeekState(["scheduled"] * 4), None, groups)
+    assert page.column("id").to_pylist() == [0, 1, 3]
+    assert page.column("payload").to_pylist() == [b"a", None, b"d"]
+    assert page.column("key").to_pylist() == ["ka", None, "kd"]
+    assert page.column("group").to_pylist() == ["g0", "g1", "g3"]
+    told = "t/0, entry 0: is not what was written; the broker's log names the file"
+    assert page.column(UNREAD.name).to_pylist() == [None, told, None]
+    assert page.schema.names == [*PEEK.names, UNREAD.name]

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dejaqueue.broker.history.encode import ENCODED, open_parquet
-from dejaqueue.broker.history.erasure import RecordedChoice, erase_recorded
+from dejaqueue.broker.history.erasure import RecordedChoice, erase_recorded, recorded_of
 from dejaqueue.broker.history.files import Files
 from dejaqueue.engine.message_filter import Selection
+from dejaqueue.model import TagFilter
 from dejaqueue.schema.history import STORED
 
 NONE = np.zeros(0, dtype=np.int64)
@@ -76,3 +77,24 @@ def test_nothing_is_written_again_where_nothing_is_found(tmp_path: Path) -> None
     files = made(tmp_path)
     choice = RecordedChoice(NONE, NONE, ("other",), None)
     assert erase_recorded(files, "orders", 0, choice) == (0, 0)
+
+
+def test_letters_go_by_the_message_that_their_key_names(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    keys = {1: "a:7@9", 2: "a@sub=0-2:8@9", 3: "b:7@9", 4: "a:9@9"}
+    rows = [row("enqueued", number, key=key, group="g") for number, key in keys.items()]
+    write(files, 1, 5, [*rows, row("acked", 1), row("acked", 3, group="g")])
+
+    def gone(**chosen: Any) -> list[int]:
+        choice = RecordedChoice(NONE, NONE, None, None, "a")._replace(**chosen)
+        found: list[int] = recorded_of(files, "orders", 0, choice).tolist()
+        return found
+
+    assert gone() == []
+    assert gone(ids=(7, 8)) == [1, 2]
+    assert gone(selection=Selection(group="g")) == [1, 2, 4]
+    assert gone(selection=Selection(group="other")) == []
+    assert gone(selection=Selection(tags=TagFilter(any_of=("t",)))) == []
+    choice = RecordedChoice(NONE, NONE, None, None, "a", (7,))
+    assert erase_recorded(files, "orders", 0, choice).rows == 2
+    assert told(tmp_path) == [("enqueued", 2), ("enqueued", 3), ("enqueued", 4), ("acked", 3)]

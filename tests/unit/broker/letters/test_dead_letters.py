@@ -13,7 +13,7 @@ import pytest
 from dejaqueue.broker.letters import dead_letters
 from dejaqueue.broker.letters.carrier import Arrived
 from dejaqueue.broker.letters.dead_letters import DeadLetters
-from dejaqueue.broker.letters.parcel import Parcel
+from dejaqueue.broker.letters.parcel import Parcel, RowsDamagedError
 from dejaqueue.engine.commands import Depart
 from dejaqueue.errors import (
     BadRequest,
@@ -135,3 +135,36 @@ def test_what_arrives_after_the_partition_was_read_again_is_sent_once_more() -> 
     step(served, chore)
     assert len(post.carried) == 2  # it is recognised where it arrived
     assert served.core.engine.counts.dead == 1
+
+
+def test_damaged_messages_stay_dead_and_are_tried_again__the_others_go() -> None:
+    served, post = Served(), Post()
+    chore = DeadLetters(cast(Any, post))
+    chore.loaded(served.core)
+    served.send([b"a", b"b", b"c", b"d", b"e"])
+    leaving(served, "other", 0, 1, 2, 3)
+    damaged = RowsDamagedError("entry 7 is not what was written", 2)
+    for rows, error, left in ((1, None, [1, 2, 3]), (2, damaged, [3])):
+        step(served, chore)
+        post.carried[-1][1](rows, error)
+        step(served, chore)
+        assert post.carried[-1][0].sequences.tolist() == left
+    post.carried[-1][1](1, None)
+    leaving(served, "other", 4)
+    step(served, chore)
+    assert post.carried[-1][0].sequences.tolist() == [4], "another group does not wait"
+    post.carried[-1][1](1, None)
+    step(served, chore)
+    assert (served.core.engine.counts.dead, served.core.engine.counts.buried) == (4, 1)
+    count = len(post.carried)
+    again_us = chore.next_us(served.core)
+    assert again_us == served.clock.now_us() + dead_letters.DAMAGED_US
+    step(served, chore)
+    assert len(post.carried) == count
+    served.clock.advance(ms=dead_letters.DAMAGED_US // 1_000)
+    step(served, chore)
+    assert chore.next_us(served.core) is None
+    assert post.carried[-1][0].sequences.tolist() == [1, 2]
+    post.carried[-1][1](2, None)
+    step(served, chore)
+    assert (served.core.engine.counts.dead, served.core.engine.counts.buried) == (0, 5)

@@ -8,13 +8,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pytest
+
 from dejaqueue import limits
 from dejaqueue.broker.letters.parcel import (
     PARCEL_BYTES_MAX,
+    RowsDamagedError,
     letter_columns,
     read_rows,
     returned_columns,
 )
+from dejaqueue.engine.arrays import Int64s
+from dejaqueue.errors import JournalDamaged
 from dejaqueue.model import Topic
 from tests.unit.broker.parcels import Rows, parcel
 
@@ -91,3 +98,40 @@ def test_the_key_of_a_letter_from_a_topic_with_a_long_name_is_a_key() -> None:
     keys = letter_columns(one, read_rows(one, journal), 7).keys
     assert keys is not None
     assert len(keys.to_pylist()[0].encode()) <= limits.KEY_BYTES_MAX
+
+
+class DamagedRows(Rows):
+    """Rows of entries of two each, some of which are damaged."""
+
+    place = "t/2"
+
+    def __init__(self, rows: int, *damaged: int) -> None:
+        super().__init__([b"%d" % row for row in range(rows)])
+        self._damaged = set(damaged)
+
+    def read(self, locators: np.ndarray, columns: tuple[str, ...]) -> pa.RecordBatch:
+        entries = locators >> limits.ROW_BITS
+        if self._damaged & set(entries.tolist()):
+            raise JournalDamaged("/var/lib/x.seg, offset 8: an entry is not what was written")
+        return super().read(2 * entries + (locators & 1), columns)
+
+
+def locators(rows: int) -> Int64s:
+    places = np.arange(rows, dtype=np.int64)
+    return (places // 2 << limits.ROW_BITS) + places % 2
+
+
+@pytest.mark.parametrize(("damaged", "taken_rows"), [((3,), 6), ((3, 4), 6), ((9,), 18), ((1,), 2)])
+def test_damaged_rows_end_the_parcel(damaged: tuple[int, ...], taken_rows: int) -> None:
+    journal: Any = DamagedRows(20, *damaged)
+    stored = read_rows(replace(parcel(20), locators=locators(20)), journal)
+    assert stored.column("payload").to_pylist() == [b"%d" % row for row in range(taken_rows)]
+
+
+def test_damaged_rows_at_its_beginning_are_told__without_the_name_of_a_file() -> None:
+    for rows, count in ((20, 2), (1, 1)):
+        journal: Any = DamagedRows(20, 0, 5)
+        with pytest.raises(RowsDamagedError) as told:
+            read_rows(replace(parcel(rows), locators=locators(rows)), journal)
+        assert told.value.rows == count
+        assert str(told.value).startswith("t/2, entry 0: is not what was written")

@@ -64,6 +64,22 @@ def test_after_a_start_large_journals_are_read_one_after_the_other() -> None:
     assert other.looks == []
 
 
+def test_where_a_bound_of_erasure_is_set_all_are_read__on_a_server_unasked_what_they_take() -> None:
+    sizes = {("one", 1): 7}
+    for is_remote, read in ((False, [1]), (True, [0, 1])):
+        one = Runtime("one")
+        store: Any = SimpleNamespace(
+            taken_bytes=lambda *of, remote=is_remote: 0 if remote else sizes.get(of, 0),
+            is_remote=is_remote,
+        )
+        room = room_of(one, now_us=[0])
+        room.begin(store, [Topic("one", partitions=2)], reads_all=True)
+        for looked in read:
+            assert one.looks[-1][0] == looked
+            one.looks[-1][1].set_result(None)
+        assert [number for number, _ in one.looks] == read
+
+
 def test_of_a_shared_log_those_that_are_read_already_and_take_little_are_left_alone() -> None:
     one = Runtime("one", partitions=3)
     sizes = {("one", number): OPEN_BYTES + 1 for number in range(3)}

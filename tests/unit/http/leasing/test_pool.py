@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from dejaqueue.http.gather import write
 from dejaqueue.http.leasing.pool import LeasePool
 from dejaqueue.model import Topic, TopicKind
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.http.leasing.leases import LONG_MS, OPTIONS, credit, payloads, run, send, settled
 
 
@@ -152,17 +154,10 @@ def test_what_came_for_a_client_that_has_gone_goes_back_at_once(broker: Broker) 
     run(broker, story)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [(OSError("the disk fails"), InternalError), (JournalDamaged("row 1"), JournalDamaged)],
-)
 def test_what_cannot_be_read_is_told__and_the_next_request_is_served(
-    broker: Broker,
-    monkeypatch: pytest.MonkeyPatch,
-    wrong: Exception,
-    told: type[Exception],
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures = [wrong]
+    failures = [OSError("the disk fails")]
 
     def read(pushes: list[Push]) -> list[pa.RecordBatch]:
         if failures:
@@ -173,7 +168,7 @@ def test_what_cannot_be_read_is_told__and_the_next_request_is_served(
 
     async def story(pool: LeasePool) -> None:
         await send(broker, "a")
-        with pytest.raises(told):
+        with pytest.raises(InternalError):
             await pool.lease(OPTIONS, 1, LONG_MS)
         await send(broker, "b")
         assert payloads(await pool.lease(OPTIONS, 1, LONG_MS)) == ["b"]
@@ -203,6 +198,34 @@ def test_damaged_rows_go_back__and_the_others_are_handed_out(
         assert payloads(await pool.lease(OPTIONS, 4, LONG_MS)) == ["a", "b", "d"]
         await settled(broker)
         assert broker.call("stats", {"topic": "t"})["leased"] == 3
+        assert credit(broker) == [0]
+
+    run(broker, story)
+
+
+def test_a_damaged_row_that_comes_alone_goes_back__and_the_request_waits_for_the_next(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, tried = gathering._read_batches, threading.Event()
+
+    def read(pushes: list[Push]) -> list[pa.RecordBatch]:
+        if any(0 in push.leased.sequences.tolist() for push in pushes):
+            tried.set()
+            raise JournalDamaged("a row")
+        return inner(pushes)
+
+    monkeypatch.setattr(gathering, "_read_batches", read)
+
+    async def story(pool: LeasePool) -> None:
+        await send(broker, "a")
+        waiting = asyncio.create_task(pool.lease(OPTIONS, 1, LONG_MS))
+        assert await asyncio.to_thread(tried.wait, PATIENCE_SECONDS)
+        assert not waiting.done()
+        await send(broker, "b")
+        assert payloads(await waiting) == ["b"]
+        assert await pool.lease(OPTIONS, 1, 0) == []
+        await settled(broker)
+        assert broker.call("stats", {"topic": "t"})["leased"] == 1
         assert credit(broker) == [0]
 
     run(broker, story)

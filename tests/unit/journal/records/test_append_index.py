@@ -163,3 +163,23 @@ def test_appends_are_read_in_runs() -> None:
     assert append_index.run(4, 6, 9_000).tolist() == [3, 5]
     assert append_index.run(4, 5, 9_000).tolist() == [3]
     assert append_index.run(9, 11, 9_000).tolist() == [9]
+
+
+def test_it_is_known_up_to_where_something_is_dead() -> None:
+    append_index = AppendIndex()
+    add(append_index)
+    assert append_index.dead_to() is None, "live rows were not counted yet"
+    append_index = filled(5)
+    assert append_index.dead_to() == 0
+    append_index.free(locators(5, rows=1))
+    assert append_index.dead_to() == 6
+    append_index.free(locators(1))
+    assert append_index.dead_to() == 6
+    append_index.free(locators(3))
+    append_index.give_back(10)
+    assert append_index.first_position == 5
+    assert append_index.dead_to() == 6
+    append_index.free(locators(5)[1:])
+    append_index.give_back(10)
+    assert append_index.first_position == 7
+    assert append_index.dead_to() == 6, "what was given back was something"

@@ -154,10 +154,11 @@ def test_it_is_found_and_erased_after_a_start__with_no_copy(served: Served) -> N
     assert min(dict(journal.stored(0, journal.tail))) > last
 
 
-def test_where_records_lie_beside_others_it_is_refused(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(MemoryRecords, "erases", False)
+def test_where_records_lie_beside_others_it_is_refused(served: Served) -> None:
+    served.store.close()
+    served.records.erases = False
+    served.open()
+    assert not served.store.erases
     send(served.journal, 2)
     for call in (
         lambda: list(served.journal.stored(0, 2)),
@@ -180,3 +181,104 @@ def test_an_owner_that_was_overtaken_erases_nothing(served: Served) -> None:
     next_one.append([make_ack(1)], next_one.tail, 2)
     assert "new owner" in str(raised(Unavailable, lambda: journal.press(planned)))
     other.close()
+
+
+def test_what_has_been_dead_for_long_goes__and_nobody_waits_for_it(served: Served) -> None:
+    journal = served.journal
+    send(journal, 6)
+    journal.press_dead(0, 2_000)
+    journal.free(row(3))
+    for now_ms in (1_000, 2_000):
+        journal.press_dead(now_ms, 2_000)
+        assert (journal.is_pressed, served.asked) == (False, [])
+    journal.press_dead(3_000, 2_000)
+    assert served.asked == [("topic", 0)]
+    assert (journal.is_pressed, journal.is_urgent, journal.is_asked) == (True, False, True)
+    sparse = journal.sparse()
+    assert sparse is not None
+    assert sparse.tolist() == [[1, 2]]
+    before = read_rows(journal, row(4).tolist())
+    journal.free(row(1))
+    journal.free(row(2))
+    served.snapshot()
+    assert journal.is_pressed, "a replay from the older snapshot would need it"
+    served.snapshot()
+    assert not journal.is_pressed
+    journal.press_dead(4_000, 2_000)
+    assert served.numbers()[0] == 4
+    assert served.files() == []
+    assert read_rows(journal, row(4).tolist()) == before
+    assert served.asked == [("topic", 0)]
+
+
+def test_more_snapshots_are_not_asked_for__where_entries_are_kept_for_a_backup(
+    served: Served,
+) -> None:
+    journal = served.journal
+    send(journal, 3)
+    journal.free(row(2))
+    journal.press_dead(0, 2_000)
+    assert journal.is_pressed
+    journal.free(row(1))
+    for _ in range(2):  # a backup has nothing of it yet, so nothing is given back
+        journal.append([make_ack(1)], journal.tail, 1)
+        journal.put_snapshot(journal.tail, "{}", [])
+    assert not journal.is_pressed
+    assert served.numbers()[0] == 1
+    assert not journal.press(journal.plan_erasure(at(2), 3))
+    assert (journal.is_pressed, journal.is_urgent) == (True, True)
+
+
+def test_what_is_dead_at_a_start_counts_as_dead_for_long(served: Served) -> None:
+    send(served.journal, 4)
+    served.store.close()
+    journal = served.open()
+    journal.press_dead(0, 2_000)
+    assert not journal.is_pressed, "nobody has said yet what is live"
+    journal.adopt(iter([row(1), row(2), row(4)]))
+    journal.press_dead(1_000, 2_000)
+    assert journal.is_pressed
+    sparse = journal.sparse()
+    assert sparse is not None
+    assert sparse.tolist() == [[1, 2]]
+
+
+def test_what_died_and_was_given_back_between_two_looks_leaves_no_copy(served: Served) -> None:
+    journal = served.journal
+    send(journal, 4)
+    journal.press_dead(0, 2_000)
+    journal.free(row(1))
+    served.snapshot()
+    served.snapshot()
+    served.store._background.submit(lambda: None).result()
+    assert served.numbers()[0] == 2
+    assert served.files() != [], "one file has what lives as well"
+    for now_ms in (1_000, 2_000, 3_000):
+        journal.press_dead(now_ms, 2_000)
+    assert served.files() == []
+    assert served.asked == []
+
+
+def test_a_server_that_is_away_is_asked_again_at_the_next_look(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = served.journal
+    send(journal, 4)
+    journal.press_dead(0, 2_000)
+    journal.free(row(1))
+
+    def away(_: MemoryRecords, number: int) -> None:
+        raise Unavailable("the server is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryRecords, "drop_before", away)
+        served.snapshot()
+        served.snapshot()
+        served.store._background.submit(lambda: None).result()
+        raised(Unavailable, lambda: journal.press_dead(1_000, 2_000))
+        caplog.clear()
+        served.store.press_dead(2_000, 2_000)
+        assert "topic/0 stays: the server is away" in caplog.text
+    assert served.numbers()[0] == 1
+    served.store.press_dead(3_000, 2_000)
+    assert served.numbers()[0] == 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dejaqueue.connections.sql import SqlConnection
@@ -17,6 +18,7 @@ from dejaqueue.errors import Fenced, Refused, Unavailable
 from dejaqueue.journal.records import sql
 from dejaqueue.journal.records.interface import Bytes
 from dejaqueue.journal.records.sql import SqlRecords, SqlRecordStore, open_records
+from tests.crash.test_erasure_kill import files_with
 
 
 class Server(Sqlite):
@@ -245,3 +247,32 @@ def test_a_url_opens_the_server_that_it_names(tmp_path: Path) -> None:
     assert store.summary.startswith("SQLite")
     store.close()
     assert (tmp_path / "y.db").exists()
+
+
+def test_no_file_has_a_byte_of_what_was_deleted(tmp_path: Path) -> None:
+    """Records of many sizes of several logs, which move from page to page as others come and go."""
+    store = open_records(f"sqlite:///{tmp_path}/x.db")
+    random = np.random.default_rng(11)
+    logs = [store.open("t", number) for number in range(5)]
+    lasts, dropped = [0] * len(logs), 0
+    for _ in range(600):
+        place = int(random.integers(len(logs)))
+        words = int(random.choice([2, 60, 300, 5_000]))
+        logs[place].append(lasts[place], [[b"marker %d " % lasts[place] * words]])
+        lasts[place] += 1
+        if random.random() < 0.1:
+            logs[place].drop_before(int(random.integers(lasts[place])))
+            dropped += 1
+        if random.random() < 0.2:
+            store.put_object(f"o{random.integers(9)}", b"marker " * words)
+    assert dropped > 30
+    for log, last in zip(logs, lasts, strict=True):
+        log.append(last, [[b"the last one stays"]])
+        log.drop_before(last + 1)
+    assert files_with("marker", tmp_path), "the write-ahead log has pages of before"
+    store.drop_objects(store.object_names(""))
+    store.overwrite_deleted()
+    assert files_with("marker", tmp_path) == []
+    assert files_with("the last one stays", tmp_path) != []
+    store.close()
+    assert files_with("marker", tmp_path) == []

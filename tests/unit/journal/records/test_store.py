@@ -215,3 +215,27 @@ def test_a_copy_is_erased__but_not_of_a_journal_that_is_open(
     assert not (directory / "00000").exists()
     assert list((directory / "00001").iterdir())
     assert store.open("t", 0).tail == 1
+
+
+def test_a_copy_that_nobody_uses_goes_when_it_is_old(make: MakeStore, tmp_path: Path) -> None:
+    store = make(tmp_path)
+    for partition in range(2):
+        journal = store.open("t", partition)
+        journal.append([make_ack(1)], 0, 1)
+    journal.close()
+    directories = tmp_path / "topics" / "t"
+
+    def names() -> list[str]:
+        return sorted(path.name for path in directories.iterdir())
+
+    store.press_dead(1_000, 2_000)
+    store.press_dead(2_000, 2_000)
+    assert names() == ["00000", "00001"]
+    store.press_dead(3_000, 2_000)
+    assert names() == ["00000"]
+    again = store.open("t", 1)
+    assert again.tail == 1
+    store.press_dead(9_000, 2_000)
+    again.close()
+    store.press_dead(10_000, 2_000)
+    assert names() == ["00000", "00001"], "it was used until a moment ago"

@@ -62,6 +62,8 @@ class NatsRecordStore(RecordStore):
         sick: copies that are not whole, as of the last look: see watch.py.
     """
 
+    erases = True
+
     def __init__(
         self,
         url: str | NatsUrl,
@@ -200,8 +202,6 @@ class NatsRecordStore(RecordStore):
 
 class NatsRecordLog(RecordLog):
     """One partition's records in a stream."""
-
-    erases = True
 
     def __init__(
         self,
