@@ -24,11 +24,7 @@ type Transaction struct {
 // Begin begins a transaction, whose decision the topic keeps. It is aborted after the timeout.
 func (c *Client) Begin(ctx context.Context, topic string, timeout time.Duration) (*Transaction, error) {
 	body := map[string]any{"topic": topic, "timeout_ms": timeout.Milliseconds()}
-	var answer map[string]any
-	err := c.followed(ctx, func() (err error) {
-		answer, err = c.Action(ctx, "begin_transaction", body)
-		return err
-	})
+	answer, err := c.repeated(ctx, "begin_transaction", body)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +59,7 @@ func (t *Transaction) Ack(ctx context.Context, consumer *Consumer, messages ...*
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	statuses, err := t.client.settleRows(ctx, consumer.topic, "ack", t.name, messages)
+	statuses, err := t.client.stageAcks(ctx, consumer.topic, t.name, messages)
 	if err != nil {
 		t.wrong = err
 		return nil, err
@@ -119,8 +115,6 @@ func (t *Transaction) end(ctx context.Context, action string) error {
 		participants = append(participants, participant)
 	}
 	body := map[string]any{"transaction": t.name, "participants": participants}
-	return t.client.followed(ctx, func() error {
-		_, err := t.client.Action(ctx, action, body)
-		return err
-	})
+	_, err := t.client.repeated(ctx, action, body)
+	return err
 }

@@ -87,6 +87,6 @@ public final class Transaction {
         ObjectNode body = DejaQException.JSON.createObjectNode().put("transaction", name);
         ArrayNode named = body.putArray("participants");
         participants.forEach(named::add);
-        client.followed(() -> client.action(action, body));
+        client.repeated(action, body);
     }
 }
