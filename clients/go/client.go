@@ -142,13 +142,31 @@ func (c *Client) Action(ctx context.Context, name string, body map[string]any) (
 	asked := c.broker()
 	ctx, done := c.attended(ctx, asked)
 	defer done()
-	answer, err := c.act(ctx, asked, name, body)
+	answer, err := c.act(ctx, asked, name, body, false)
 	if err != nil {
 		wrong := because(ctx, err)
 		c.leave(asked, wrong)
 		return nil, wrong
 	}
 	return answer, nil
+}
+
+// actionOf is an action about a topic, that may be carried out twice, by the broker of the topic.
+func (c *Client) actionOf(
+	ctx context.Context, topic, name string, body map[string]any,
+) (answer map[string]any, err error) {
+	err = c.patiently(ctx, func() (err error) {
+		asked, follows := c.route(topic)
+		attended, done := c.attended(ctx, asked)
+		defer done()
+		if answer, err = c.act(attended, asked, name, body, follows); err == nil {
+			return nil
+		}
+		wrong := because(attended, err)
+		c.learn(topic, asked, wrong)
+		return wrong
+	})
+	return answer, err
 }
 
 // repeated is an Action that may be carried out twice.
@@ -164,7 +182,7 @@ func (c *Client) repeated(
 
 // act asks one broker.
 func (c *Client) act(
-	ctx context.Context, asked *broker, name string, body map[string]any,
+	ctx context.Context, asked *broker, name string, body map[string]any, follows bool,
 ) (map[string]any, error) {
 	if body == nil {
 		body = map[string]any{}
@@ -173,7 +191,7 @@ func (c *Client) act(
 	if err != nil {
 		return nil, badRequest("body", "values that JSON can hold", err.Error())
 	}
-	ctx, cancel := context.WithCancel(c.context(ctx, false))
+	ctx, cancel := context.WithCancel(c.context(ctx, follows))
 	defer cancel()
 	stream, err := asked.flight.DoAction(ctx, &flight.Action{Type: name, Body: content})
 	if err != nil {

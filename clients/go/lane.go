@@ -80,7 +80,7 @@ type laneConnection struct {
 func (c *Client) lanePlaceOf(ctx context.Context, asked *broker) (*lanePlace, error) {
 	ctx, cancel := context.WithTimeout(ctx, laneAskMost)
 	defer cancel()
-	answer, err := c.act(ctx, asked, "lane", nil)
+	answer, err := c.act(ctx, asked, "lane", nil, false)
 	if err != nil {
 		return nil, err
 	}

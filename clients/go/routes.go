@@ -238,7 +238,7 @@ func (c *Client) reaches(home *broker) bool {
 func (c *Client) isSilent(asked *broker) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), signMost)
 	defer cancel()
-	_, err := c.act(ctx, asked, "clock", nil)
+	_, err := c.act(ctx, asked, "clock", nil, false)
 	return err != nil && errorOf(err).Number == NumberUnavailable
 }
 

@@ -65,10 +65,13 @@ class Stage:
         return kept.pop()
 
     def add(self, kind: type[Operation], language: str, make: Callable[[], Any]) -> None:
-        """An operation on a topic of the victim, and on one in shards."""
+        """An operation on a topic of the victim."""
         mine, others = self._topic(is_mine=True), self._topic(is_mine=False)
-        in_shards, _ = next(self._in_shards)
         self.operations[f"{language}: {kind.words}"] = kind(make(), mine, others)
+
+    def add_in_shards(self, kind: type[Operation], language: str, make: Callable[[], Any]) -> None:
+        """An operation on a topic in shards, one of which is the victim's."""
+        in_shards, _ = next(self._in_shards)
         more = self._topic(is_mine=False)
         self.operations[f"{language}: {kind.words}, in shards"] = kind(make(), in_shards, more)
 
@@ -105,12 +108,14 @@ def staged(
     way: str,
     *,
     is_planned: bool = True,
+    in_shards: bool = True,
     **connect: Any,
 ) -> Iterator[Stage]:
     """All operations of all clients; ours go the one way that they have.
 
     Args:
         is_planned: the accident is none: nothing waits for the end of a lease.
+        in_shards: on topics in shards, too.
         connect: fields of all their `connect`.
     """
     stage = Stage(place, victim, f"accident-{os.urandom(4).hex()}")
@@ -127,6 +132,8 @@ def staged(
     try:
         for kind, language in itertools.product(OPERATIONS, makers):
             stage.add(kind, language, makers[language])
+            if in_shards:
+                stage.add_in_shards(kind, language, makers[language])
         for one in stage.operations.values():
             one.is_planned = is_planned or not isinstance(one, HandOver)
         stage.each(lambda one: one.prepare(url=place.url, **connect))

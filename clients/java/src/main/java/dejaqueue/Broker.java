@@ -1,5 +1,6 @@
 package dejaqueue;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import io.grpc.ManagedChannel;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.flight.FlightClient;
@@ -74,7 +75,8 @@ final class Broker {
     /** Asks for a sign of life, and waits for it. */
     boolean isSilent() {
         try {
-            client.action(this, "clock", DejaQException.JSON.createObjectNode(), SIGN_SECONDS_MAX);
+            JsonNode nothing = DejaQException.JSON.createObjectNode();
+            client.action(this, "clock", nothing, SIGN_SECONDS_MAX, false);
             return false;
         } catch (DejaQException wrong) {
             return wrong.number == DejaQException.UNAVAILABLE;

@@ -152,8 +152,8 @@ public final class Client implements AutoCloseable {
         return follows ? following : staying;
     }
 
-    private CallOption[] callOptions(long seconds) {
-        return new CallOption[] {staying[0], CallOptions.timeout(seconds, TimeUnit.SECONDS)};
+    private CallOption[] callOptions(long seconds, boolean follows) {
+        return new CallOption[] {streamOptions(follows)[0], CallOptions.timeout(seconds, TimeUnit.SECONDS)};
     }
 
     /**
@@ -219,7 +219,22 @@ public final class Client implements AutoCloseable {
 
     /** An administrative call: a JSON object in, a JSON object out. It is made once. */
     public JsonNode action(String name, JsonNode body) {
-        return asked(broker -> action(broker, name, body, CALL_SECONDS_MAX));
+        return asked(broker -> action(broker, name, body, CALL_SECONDS_MAX, false));
+    }
+
+    /** One about a topic, that may be carried out twice, by the broker of the topic. */
+    JsonNode actionOf(String topic, String name, JsonNode body) {
+        return patiently(() -> {
+            Routes.Route route = routes.route(topic);
+            Broker asked = route.broker();
+            try {
+                return attended(
+                        asked, () -> action(asked, name, body, CALL_SECONDS_MAX, route.follows()));
+            } catch (DejaQException wrong) {
+                routes.learn(topic, asked, wrong);
+                throw wrong;
+            }
+        });
     }
 
     /** One that may be carried out twice. */
@@ -228,12 +243,12 @@ public final class Client implements AutoCloseable {
     }
 
     /** Asks one broker. */
-    JsonNode action(Broker asked, String name, JsonNode body, long seconds) {
+    JsonNode action(Broker asked, String name, JsonNode body, long seconds, boolean follows) {
         try {
             asked.channel().resetConnectBackoff(); // it may be back
             byte[] content = DejaQException.JSON.writeValueAsBytes(body);
             Iterator<Result> results =
-                    asked.flight().doAction(new Action(name, content), callOptions(seconds));
+                    asked.flight().doAction(new Action(name, content), callOptions(seconds, follows));
             JsonNode answer = DejaQException.JSON.createObjectNode();
             for (boolean first = true; results.hasNext(); first = false) {
                 byte[] told = results.next().getBody();
@@ -272,7 +287,7 @@ public final class Client implements AutoCloseable {
         List<Message> found = new ArrayList<>();
         Ticket ticket = new Ticket(content);
         asked.channel().resetConnectBackoff();
-        try (FlightStream stream = asked.flight().getStream(ticket, callOptions(CALL_SECONDS_MAX))) {
+        try (FlightStream stream = asked.flight().getStream(ticket, callOptions(CALL_SECONDS_MAX, false))) {
             while (stream.next()) {
                 found.addAll(Rows.messages(stream.getRoot()));
             }
@@ -296,8 +311,8 @@ public final class Client implements AutoCloseable {
     public Transaction begin(String topic, long timeoutMs) {
         ObjectNode body = DejaQException.JSON.createObjectNode();
         body.put("topic", topic).put("timeout_ms", timeoutMs);
-        JsonNode answer = repeated("begin_transaction", body);
-        return new Transaction(this, answer.path("transaction").asText());
+        JsonNode answer = actionOf(topic, "begin_transaction", body);
+        return new Transaction(this, topic, answer.path("transaction").asText());
     }
 
     /** Gives messages another due time; a status for each. */

@@ -124,7 +124,7 @@ final class Lanes {
         }
         try {
             JsonNode nothing = DejaQException.JSON.createObjectNode();
-            JsonNode said = client.action(broker, "lane", nothing, ASK_SECONDS_MAX);
+            JsonNode said = client.action(broker, "lane", nothing, ASK_SECONDS_MAX, false);
             String name = said.path("name").asText("");
             int port = said.path("port").asInt(0);
             if (port > 0 && port < 1 << 16 && name.matches("[!-~]+")) {
