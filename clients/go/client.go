@@ -94,7 +94,7 @@ func (c *Client) Close() error {
 	var wrong error
 	for _, one := range c.all() {
 		one.lanes.close()
-		wrong = errors.Join(wrong, one.flight.Close())
+		wrong = errors.Join(wrong, one.connection.Close())
 	}
 	return wrong
 }

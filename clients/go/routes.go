@@ -38,7 +38,9 @@ type broker struct {
 	address string // host:port
 	host    string
 	flight  flight.Client
-	lanes   lanes
+	// connection is closed in place of flight, which panics when it is called after that.
+	connection *grpc.ClientConn
+	lanes      lanes
 
 	reached        atomic.Bool // it has answered, or the client's address names it
 	asking         sync.Mutex
@@ -82,6 +84,7 @@ func brokerOf(address string, secured credentials.TransportCredentials) (*broker
 	}
 	return &broker{
 		address: place, host: parsed.Hostname(), flight: flight.NewClientFromConn(connection, nil),
+		connection: connection,
 	}, nil
 }
 

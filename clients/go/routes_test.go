@@ -94,3 +94,19 @@ func TestABrokerThatLostAPartitionIsToACallerOneThatIsAway(t *testing.T) {
 		t.Error(found, err)
 	}
 }
+
+func TestAClientThatIsClosedAnswersWhoeverStillAsks(t *testing.T) {
+	client := dialled(t, "dejaq://127.0.0.1:9", Options{RetryFor: time.Millisecond})
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.Action(t.Context(), "clock", nil)
+	if errorOf(err).Number != NumberUnavailable {
+		t.Error(err)
+	}
+	consumer := client.Consume("t", ConsumeOptions{})
+	time.Sleep(time.Millisecond) // it tries to open a stream
+	if err := consumer.Close(); err != nil {
+		t.Error(err)
+	}
+}
