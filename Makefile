@@ -187,6 +187,7 @@ chaos-containers: venv-dev ## three containers of the image, of which one is kil
 reliability: venv-dev ## everything that breaks things on purpose, in half an hour (SEEDS=2000 SEED=first ARGS="--chaos-minutes N")
 	@scripts/install_pythons.sh
 	@scripts/install_servers.sh || true
+	@scripts/install_clients.sh go java || true
 	@PYTHONPATH=src:. $(PY) -m tests.reliability --first $(SEED) --seeds $(or $(SEEDS),2000) $(ARGS)
 
 ##@ Measure

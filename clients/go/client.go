@@ -11,17 +11,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
-	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -41,43 +36,21 @@ type Options struct {
 	// FlightOnly has nothing go by the broker's express lane (an upgraded connection at its HTTP
 	// port), which single messages and consumers take where there is one.
 	FlightOnly bool
+	// Stays has the brokers of the address pass on what another one serves; otherwise the client goes
+	// there itself, if it is reached from here.
+	Stays bool
 }
 
 // Client is a connection to a broker, which is made again when it breaks: to the next one, where
-// the address names several.
+// the address names several. In a cluster it goes to the broker that serves a topic.
 type Client struct {
-	brokers  []*broker
-	at       atomic.Uint32 // which of them
+	routes
 	headers  []string
 	retryFor time.Duration
 
 	apiKey     string
-	secured    bool
 	tls        *tls.Config
 	flightOnly bool
-
-	lanelessUntil atomic.Int64         // UTC, nanoseconds
-	laneTurn      sync.Mutex           // held while a lane is opened
-	lane          atomic.Pointer[lane] // of the producers
-	seeking       atomic.Bool
-	closed        bool // under laneTurn
-}
-
-// broker is one address. In a cluster any broker takes any call.
-type broker struct {
-	host   string
-	flight flight.Client
-}
-
-// broker is whom to ask now.
-func (c *Client) broker() *broker { return c.brokers[c.at.Load()] }
-
-// leave has the next broker be asked if what went wrong at this one may be for its being away.
-func (c *Client) leave(from *broker, wrong *Error) {
-	at := c.at.Load()
-	if len(c.brokers) > 1 && wrong.Number == NumberUnavailable && c.brokers[at] == from {
-		c.at.CompareAndSwap(at, (at+1)%uint32(len(c.brokers)))
-	}
 }
 
 // Dial makes a client of dejaq://host:port, or dejaqs:// for TLS; of a cluster it takes several,
@@ -87,16 +60,17 @@ func Dial(address string, options Options) (*Client, error) {
 	if scheme != "dejaq" && scheme != "dejaqs" {
 		return nil, badRequest("url", "dejaq://host:port or dejaqs://host:port", address)
 	}
-	secured := insecure.NewCredentials()
+	creds := insecure.NewCredentials()
 	if scheme == "dejaqs" {
-		secured = credentials.NewTLS(options.TLS)
+		creds = credentials.NewTLS(options.TLS)
 	} else if options.TLS != nil {
 		return nil, badRequest("url", "dejaqs://host:port with TLS", address)
 	}
 	client := &Client{
-		retryFor: options.RetryFor, apiKey: options.APIKey, secured: scheme == "dejaqs",
-		tls: options.TLS, flightOnly: options.FlightOnly,
+		retryFor: options.RetryFor, apiKey: options.APIKey, tls: options.TLS, flightOnly: options.FlightOnly,
 	}
+	client.routes.creds, client.scheme, client.stays = creds, scheme, options.Stays
+	client.told, client.homes, client.passedOn = map[string]*broker{}, map[string]*broker{}, map[string]bool{}
 	if client.retryFor == 0 {
 		client.retryFor = 30 * time.Second
 	}
@@ -104,66 +78,55 @@ func Dial(address string, options Options) (*Client, error) {
 		client.headers = []string{"authorization", "Bearer " + options.APIKey}
 	}
 	for one := range strings.SplitSeq(rest, ",") {
-		made, err := brokerOf(scheme+"://"+strings.TrimSpace(one), secured)
+		made, err := brokerOf(scheme+"://"+strings.TrimSpace(one), creds)
 		if err != nil {
 			_ = client.Close()
 			return nil, err
 		}
+		made.reached.Store(true)
 		client.brokers = append(client.brokers, made)
 	}
 	return client, nil
 }
 
-func brokerOf(address string, secured credentials.TransportCredentials) (*broker, error) {
-	parsed, err := url.Parse(address)
-	if err != nil || parsed.Hostname() == "" {
-		return nil, badRequest("url", "dejaq://host:port or dejaqs://host:port", address)
-	}
-	port := parsed.Port()
-	if port == "" {
-		port = defaultPort
-	}
-	connection, err := grpc.NewClient(
-		"passthrough:///"+net.JoinHostPort(parsed.Hostname(), port),
-		grpc.WithTransportCredentials(secured),
-		grpc.WithDefaultCallOptions(
-			grpc.MaxCallRecvMsgSize(bytesMax), grpc.MaxCallSendMsgSize(bytesMax),
-		),
-		grpc.WithConnectParams(connectParams),
-	)
-	if err != nil {
-		return nil, badRequest("url", "an address that can be reached", err.Error())
-	}
-	return &broker{parsed.Hostname(), flight.NewClientFromConn(connection, nil)}, nil
-}
-
 // Close ends the connection. Close producers and consumers before.
 func (c *Client) Close() error {
-	c.laneTurn.Lock()
-	defer c.laneTurn.Unlock()
-	c.closed = true
-	if open := c.lane.Load(); open != nil {
-		open.close()
-	}
 	var wrong error
-	for _, one := range c.brokers {
-		wrong = errors.Join(wrong, one.flight.Close())
+	for _, one := range c.all() {
+		one.lanes.close()
+		wrong = errors.Join(wrong, one.connection.Close())
 	}
 	return wrong
 }
 
-func (c *Client) context(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, c.headers...)
+// context is of a call; one that follows is answered with the broker that serves the topic.
+func (c *Client) context(ctx context.Context, follows bool) context.Context {
+	ctx = metadata.AppendToOutgoingContext(ctx, c.headers...)
+	if follows {
+		ctx = metadata.AppendToOutgoingContext(ctx, followsHeader, "1")
+	}
+	return ctx
 }
 
-// followed calls again while the topic is on its way to another broker: what was answered with
-// Elsewhere was not carried out.
+// followed calls again while the topic is another broker's, or on its way there: what was answered
+// with Elsewhere was not carried out.
 func (c *Client) followed(ctx context.Context, call func() error) error {
+	return c.again(ctx, call, func(wrong *Error) bool { return wrong.Number == NumberElsewhere })
+}
+
+// patiently calls again, too, while no broker answers: for what may be done twice.
+func (c *Client) patiently(ctx context.Context, call func() error) error {
+	return c.again(ctx, call, func(wrong *Error) bool {
+		return wrong.CanRetry() && wrong.Number != NumberResourceExhausted
+	})
+}
+
+func (c *Client) again(ctx context.Context, call func() error, may func(*Error) bool) error {
 	until := time.Now().Add(c.retryFor)
 	for failures := 0; ; failures++ {
 		err := call()
 		var known *Error
-		if !errors.As(err, &known) || known.Number != NumberElsewhere || time.Now().After(until) {
+		if !errors.As(err, &known) || !may(known) || time.Now().After(until) {
 			return err
 		}
 		select {
@@ -174,19 +137,52 @@ func (c *Client) followed(ctx context.Context, call func() error) error {
 	}
 }
 
-// Action is an administrative call: a JSON object in, a JSON object out.
+// Action is an administrative call: a JSON object in, a JSON object out. It is made once.
 func (c *Client) Action(ctx context.Context, name string, body map[string]any) (map[string]any, error) {
 	asked := c.broker()
-	answer, err := c.act(ctx, asked, name, body)
+	ctx, done := c.attended(ctx, asked)
+	defer done()
+	answer, err := c.act(ctx, asked, name, body, false)
 	if err != nil {
-		c.leave(asked, errorOf(err))
+		wrong := because(ctx, err)
+		c.leave(asked, wrong)
+		return nil, wrong
 	}
+	return answer, nil
+}
+
+// actionOf is an action about a topic, that may be carried out twice, by the broker of the topic.
+func (c *Client) actionOf(
+	ctx context.Context, topic, name string, body map[string]any,
+) (answer map[string]any, err error) {
+	err = c.patiently(ctx, func() (err error) {
+		asked, follows := c.route(topic)
+		attended, done := c.attended(ctx, asked)
+		defer done()
+		if answer, err = c.act(attended, asked, name, body, follows); err == nil {
+			return nil
+		}
+		wrong := because(attended, err)
+		c.learn(topic, asked, wrong)
+		return wrong
+	})
+	return answer, err
+}
+
+// repeated is an Action that may be carried out twice.
+func (c *Client) repeated(
+	ctx context.Context, name string, body map[string]any,
+) (answer map[string]any, err error) {
+	err = c.patiently(ctx, func() (err error) {
+		answer, err = c.Action(ctx, name, body)
+		return err
+	})
 	return answer, err
 }
 
 // act asks one broker.
 func (c *Client) act(
-	ctx context.Context, asked *broker, name string, body map[string]any,
+	ctx context.Context, asked *broker, name string, body map[string]any, follows bool,
 ) (map[string]any, error) {
 	if body == nil {
 		body = map[string]any{}
@@ -195,7 +191,7 @@ func (c *Client) act(
 	if err != nil {
 		return nil, badRequest("body", "values that JSON can hold", err.Error())
 	}
-	ctx, cancel := context.WithCancel(c.context(ctx))
+	ctx, cancel := context.WithCancel(c.context(ctx, follows))
 	defer cancel()
 	stream, err := asked.flight.DoAction(ctx, &flight.Action{Type: name, Body: content})
 	if err != nil {
@@ -224,10 +220,8 @@ func (c *Client) CreateTopic(ctx context.Context, name string, settings map[stri
 	for setting, value := range settings {
 		body[setting] = value
 	}
-	return c.followed(ctx, func() error {
-		_, err := c.Action(ctx, "create_topic", body)
-		return err
-	})
+	_, err := c.repeated(ctx, "create_topic", body)
+	return err
 }
 
 // Peek looks at messages without leasing them. The query has the fields of docs/wire.md, such as
@@ -235,7 +229,7 @@ func (c *Client) CreateTopic(ctx context.Context, name string, settings map[stri
 func (c *Client) Peek(
 	ctx context.Context, topic string, query map[string]any,
 ) (found []*Message, err error) {
-	err = c.followed(ctx, func() (err error) {
+	err = c.patiently(ctx, func() (err error) {
 		found, err = c.peekOnce(ctx, topic, query)
 		return err
 	})
@@ -251,18 +245,25 @@ func (c *Client) peekOnce(ctx context.Context, topic string, query map[string]an
 	if err != nil {
 		return nil, badRequest("query", "values that JSON can hold", err.Error())
 	}
-	ctx, cancel := context.WithCancel(c.context(ctx))
-	defer cancel()
 	asked := c.broker()
-	stream, err := asked.flight.DoGet(ctx, &flight.Ticket{Ticket: content})
+	ctx, done := c.attended(c.context(ctx, false), asked)
+	defer done()
+	found, err := peeked(asked.flight.DoGet(ctx, &flight.Ticket{Ticket: content}))
 	if err != nil {
-		return nil, errorOf(err)
+		wrong := because(ctx, err)
+		c.leave(asked, wrong)
+		return nil, wrong
+	}
+	return found, nil
+}
+
+func peeked(stream flight.FlightService_DoGetClient, err error) ([]*Message, error) {
+	if err != nil {
+		return nil, err
 	}
 	reader, err := flight.NewRecordReader(stream)
 	if err != nil {
-		wrong := errorOf(err)
-		c.leave(asked, wrong)
-		return nil, wrong
+		return nil, err
 	}
 	defer reader.Release()
 	var found []*Message
@@ -274,7 +275,7 @@ func (c *Client) peekOnce(ctx context.Context, topic string, query map[string]an
 		found = append(found, rows...)
 	}
 	if err := reader.Err(); err != nil && err != io.EOF {
-		return nil, errorOf(err)
+		return nil, err
 	}
 	return found, nil
 }
@@ -315,51 +316,66 @@ func (c *Client) rename(ctx context.Context, topic, op string, changes []Change)
 	}
 	batch := changesBatch(changes, op == "move")
 	defer batch.Release()
-	answer, err := c.write(ctx, map[string]any{"topic": topic, "op": op}, batch)
+	answer, err := c.write(ctx, topic, map[string]any{"topic": topic, "op": op}, batch)
 	if err != nil {
 		return nil, err
 	}
 	return answer.statusesOf(len(changes)), nil
 }
 
-// Settled acks, nacks or extends by id and attempt, without a consumer: op is "ack", "nack" or
-// "extend"; argumentMS is the delay of a nack or the lease of an extend.
-func (c *Client) settleRows(
-	ctx context.Context, topic, op, transaction string, messages []*Message,
-) ([]Status, error) {
+// stageAcks acks by id and attempt in a transaction, where the same ack may be staged twice.
+func (c *Client) stageAcks(
+	ctx context.Context, topic, transaction string, messages []*Message,
+) (statuses []Status, err error) {
 	batch := settleBatch(messages)
 	defer batch.Release()
-	command := map[string]any{"topic": topic, "op": op, "transaction": transaction}
-	answer, err := c.write(ctx, command, batch)
-	if err != nil {
-		return nil, err
-	}
-	return answer.statusesOf(len(messages)), nil
+	command := map[string]any{"topic": topic, "op": "ack", "transaction": transaction}
+	err = c.patiently(ctx, func() error {
+		answer, err := c.writeOnce(ctx, topic, command, batch)
+		if err == nil {
+			statuses = answer.statusesOf(len(messages))
+		}
+		return err
+	})
+	return statuses, err
 }
 
-// write sends one batch on a stream of its own. If the connection breaks, whether the batch was
-// carried out is unknown: the error says Unavailable.
+// write sends one batch about a topic on a stream of its own. If the connection breaks, whether the
+// batch was carried out is unknown: the error says Unavailable.
 func (c *Client) write(
-	ctx context.Context, command map[string]any, batch arrow.RecordBatch,
+	ctx context.Context, topic string, command map[string]any, batch arrow.RecordBatch,
 ) (answer *reply, err error) {
 	err = c.followed(ctx, func() (err error) {
-		answer, err = c.writeOnce(ctx, command, batch)
+		answer, err = c.writeOnce(ctx, topic, command, batch)
 		return err
 	})
 	return answer, err
 }
 
 func (c *Client) writeOnce(
-	ctx context.Context, command map[string]any, batch arrow.RecordBatch,
+	ctx context.Context, topic string, command map[string]any, batch arrow.RecordBatch,
 ) (*reply, error) {
-	ctx, cancel := context.WithCancel(c.context(ctx))
-	defer cancel()
-	asked := c.broker()
+	asked, follows := c.route(topic)
+	ctx, done := c.attended(c.context(ctx, follows), asked)
+	defer done()
+	answer, err := written(ctx, asked, command, batch)
+	if err == nil && answer.err != nil {
+		err = answer.err
+	}
+	if err != nil {
+		wrong := because(ctx, err)
+		c.learn(topic, asked, wrong)
+		return nil, wrong
+	}
+	return answer, nil
+}
+
+func written(
+	ctx context.Context, asked *broker, command map[string]any, batch arrow.RecordBatch,
+) (*reply, error) {
 	stream, err := asked.flight.DoPut(ctx)
 	if err != nil {
-		wrong := errorOf(err)
-		c.leave(asked, wrong)
-		return nil, wrong
+		return nil, err
 	}
 	writer := flight.NewRecordWriter(stream, ipc.WithSchema(batch.Schema()))
 	writer.SetFlightDescriptor(commandDescriptor(command))
@@ -369,13 +385,11 @@ func (c *Client) writeOnce(
 		_ = stream.CloseSend()
 	}
 	result, err := stream.Recv()
+	if err == io.EOF {
+		return nil, unavailable("the stream ended before its reply")
+	}
 	if err != nil {
-		if err == io.EOF {
-			return nil, unavailable("the stream ended before its reply")
-		}
-		wrong := errorOf(err)
-		c.leave(asked, wrong)
-		return nil, wrong
+		return nil, err
 	}
 	frame, err := decode(result.AppMetadata)
 	if err != nil {
@@ -384,9 +398,6 @@ func (c *Client) writeOnce(
 	answer, is := frame.(*reply)
 	if !is {
 		return nil, broken("a REPLY, got: %T", frame)
-	}
-	if answer.err != nil {
-		return nil, answer.err
 	}
 	return answer, nil
 }

@@ -42,17 +42,18 @@ func (c *Consumer) serveLane(connection *laneConnection) (*Error, bool) {
 	if !c.begin(stream) {
 		return unavailable("the consumer is closed"), false
 	}
-	pinging := make(chan struct{})
-	defer close(pinging)
-	go c.ping(pinging)
+	asked, over := connection.place.broker, make(chan struct{})
+	defer close(over)
+	go c.ping(over)
+	go c.attend(asked, func() { _ = connection.Close() }, over)
 	wrong := stream.read()
 	c.endedWhole(stream.whole && stream.ended == nil)
 	if stream.ended != nil {
 		wrong = stream.ended
 	}
-	c.client.leave(connection.place.broker, wrong)
+	isKnown := c.client.learn(c.topic, asked, wrong)
 	refused := !stream.opened && stream.ended != nil
-	if wrong.Number == NumberElsewhere || (refused && !wrong.CanRetry()) {
+	if (wrong.Number == NumberElsewhere && !isKnown) || (refused && !wrong.CanRetry()) {
 		// By Flight the broker passes it on, or says what is wrong with it.
 		c.mutex.Lock()
 		c.laneAfter = time.Now().Add(laneRetry)

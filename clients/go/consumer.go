@@ -3,11 +3,8 @@ package dejaqueue
 import (
 	"container/heap"
 	"context"
-	"io"
 	"sync"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow/flight"
 )
 
 // creditParts is in how many parts credit is given where there is enough at hand.
@@ -42,6 +39,7 @@ type Consumer struct {
 	formerOffset int64 // an earlier stream's, until there is one
 	owed         int   // credit that is not given yet
 	stream       consumeStream
+	signs        signs     // of the stream's broker, which answers pings
 	laneAfter    time.Time // by Flight until then
 	generation   int
 	number       uint32
@@ -148,15 +146,16 @@ func (c *Consumer) run() {
 // serve is one stream, from its opening to its end; why it ended, and whether anything came. It goes
 // by a lane where there is one.
 func (c *Consumer) serve() (*Error, bool) {
+	asked, follows := c.client.route(c.topic)
 	c.mutex.Lock()
-	tryLane := !time.Now().Before(c.laneAfter)
+	tryLane := !time.Now().Before(c.laneAfter) && !c.client.isPassedOn(c.topic)
 	c.mutex.Unlock()
 	if tryLane {
-		if connection := c.client.connectLane(); connection != nil {
+		if connection := c.client.connectLane(asked); connection != nil {
 			return c.serveLane(connection)
 		}
 	}
-	return c.serveFlight()
+	return c.serveFlight(asked, follows)
 }
 
 // begin has a stream carry what is said from here on; false if the consumer is closed.
@@ -164,6 +163,7 @@ func (c *Consumer) begin(stream consumeStream) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.generation++
+	c.signs.hears(true)
 	if offset, uncertainty := c.offset.at(nowUS()); uncertainty != unknown {
 		c.formerOffset = offset
 	}
@@ -181,116 +181,10 @@ func (c *Consumer) begin(stream consumeStream) bool {
 	return true
 }
 
-// flightConsume is a consumer's stream of Flight.
-type flightConsume struct {
-	stream flight.FlightService_DoExchangeClient
-}
-
-// say sends a frame. That it failed is told by the end of the stream.
-func (f flightConsume) say(frame []byte) { _ = f.stream.Send(&flight.FlightData{AppMetadata: frame}) }
-
-func (c *Consumer) serveFlight() (*Error, bool) {
-	ctx, cancel := context.WithCancel(c.client.context(context.Background()))
-	defer cancel()
-	asked := c.client.broker()
-	stream, err := asked.flight.DoExchange(ctx)
-	if err == nil {
-		err = stream.Send(&flight.FlightData{FlightDescriptor: commandDescriptor(c.command)})
-	}
-	if err != nil && err != io.EOF {
-		wrong := errorOf(err)
-		c.client.leave(asked, wrong)
-		return wrong, false
-	}
-	if !c.begin(flightConsume{stream}) {
-		return unavailable("the consumer is closed"), false
-	}
-	pinging := make(chan struct{})
-	defer close(pinging)
-	go c.ping(pinging)
-	frames := &frameReader{stream: stream, consumer: c}
-	wrong, delivered := frames.read()
-	c.endedWhole(frames.whole)
-	c.client.leave(asked, wrong)
-	return wrong, delivered
-}
-
 func (c *Consumer) endedWhole(whole bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.whole = whole
-}
-
-// frameReader takes frames without a batch out of the stream, and leaves the others to Arrow.
-type frameReader struct {
-	stream   flight.FlightService_DoExchangeClient
-	consumer *Consumer
-	heads    bool
-	whole    bool
-	ended    *Error
-}
-
-// Recv is the next message that has a schema or a batch.
-func (f *frameReader) Recv() (*flight.FlightData, error) {
-	for {
-		content, err := f.stream.Recv()
-		if err != nil {
-			return nil, err
-		}
-		f.heads = true
-		if len(content.DataHeader) > 0 {
-			return content, nil
-		}
-		if len(content.AppMetadata) == 0 {
-			continue
-		}
-		frame, err := decode(content.AppMetadata)
-		if err != nil {
-			return nil, err
-		}
-		switch frame := frame.(type) {
-		case *Error:
-			f.ended = frame
-		case ended:
-			return nil, io.EOF
-		default:
-			f.consumer.heard(frame)
-		}
-	}
-}
-
-func (f *frameReader) read() (*Error, bool) {
-	ended := func(err error) (*Error, bool) {
-		if f.ended != nil {
-			return f.ended, f.heads
-		}
-		if err == nil || err == io.EOF {
-			f.whole = true
-			return unavailable("the broker ended the stream"), f.heads
-		}
-		return errorOf(err), f.heads
-	}
-	reader, err := flight.NewRecordReader(f)
-	if err != nil {
-		return ended(err)
-	}
-	defer reader.Release()
-	for reader.Next() {
-		frame, err := decode(reader.LatestAppMetadata())
-		if err != nil {
-			return ended(err)
-		}
-		head, is := frame.(*delivery)
-		if !is {
-			return ended(broken("a DELIVERY with a batch, got: %T", frame))
-		}
-		rows, err := messagesOf(reader.RecordBatch())
-		if err != nil {
-			return ended(err)
-		}
-		f.consumer.delivered(head, rows)
-	}
-	return ended(reader.Err())
 }
 
 // say sends a frame; called under the mutex. That it failed is told by the end of the stream.
@@ -310,6 +204,7 @@ func (c *Consumer) nextNumber() uint32 {
 }
 
 func (c *Consumer) delivered(head *delivery, rows []*Message) {
+	c.signs.hears(true)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	under := &lease{head.partition, head.leaseID, len(rows), head.leaseEndMS, c.generation}
@@ -325,6 +220,7 @@ func (c *Consumer) delivered(head *delivery, rows []*Message) {
 }
 
 func (c *Consumer) heard(frame any) {
+	c.signs.hears(true)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	switch frame := frame.(type) {
@@ -342,6 +238,14 @@ func (c *Consumer) heard(frame any) {
 			delete(c.waiting, frame.number)
 			waiting <- frame
 		}
+	}
+}
+
+// attend breaks a stream whose broker does not answer, neither pings nor when it is asked for a sign of
+// life.
+func (c *Consumer) attend(asked *broker, abort func(), over <-chan struct{}) {
+	if c.client.attend(asked, &c.signs, over) {
+		abort()
 	}
 }
 
@@ -518,7 +422,7 @@ func (c *Consumer) settle(ctx context.Context, asked settle, messages []*Message
 func (c *Consumer) settleOnce(
 	ctx context.Context, asked settle, messages []*Message, byID bool,
 ) (*reply, error) {
-	answered := make(chan *reply, 1)
+	answered, late := make(chan *reply, 1), time.After(c.client.retryFor)
 	for {
 		c.mutex.Lock()
 		if c.closed || c.refused != nil {
@@ -532,6 +436,8 @@ func (c *Consumer) settleOnce(
 		c.mutex.Unlock()
 		select {
 		case <-wake:
+		case <-late:
+			return nil, unavailable("there is no stream to settle on")
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -20,10 +20,12 @@ const (
 	NumberResourceExhausted = 31
 	NumberUnavailable       = 32
 	NumberElsewhere         = 33
-	NumberFenced            = 40
 	NumberUnauthenticated   = 51
 	NumberForbidden         = 52
 )
+
+// numberFenced is of a broker that lost a partition while it worked on a call.
+const numberFenced = 40
 
 // Error is what a broker answered, or Unavailable where none did.
 type Error struct {
@@ -45,7 +47,7 @@ func (e *Error) Error() string {
 // CanRetry tells that the same call may succeed later without a change.
 func (e *Error) CanRetry() bool {
 	switch e.Number {
-	case NumberTryLater, NumberResourceExhausted, NumberUnavailable, NumberElsewhere, NumberFenced:
+	case NumberTryLater, NumberResourceExhausted, NumberUnavailable, NumberElsewhere:
 		return true
 	}
 	return e.Code == codes.Unavailable || e.Code == codes.Aborted || e.Code == codes.ResourceExhausted

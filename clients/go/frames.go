@@ -240,5 +240,10 @@ func errorOfJSON(content []byte) (*Error, error) {
 	if err := json.NewDecoder(bytes.NewReader(content)).Decode(found); err != nil {
 		return nil, broken("an error as JSON, got: %.100q", content)
 	}
+	if found.Number == numberFenced {
+		// To a caller it is as if the broker went away: the next attempt finds the owner.
+		found.Number, found.Name = NumberUnavailable, "Unavailable"
+		found.Text = "another broker took the partition over; the outcome is unknown: " + found.Text
+	}
 	return found, nil
 }

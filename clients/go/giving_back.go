@@ -65,7 +65,7 @@ func (c *Consumer) giveBackElsewhere() {
 		command := map[string]any{
 			"topic": c.topic, "op": "nack", "argument_ms": asked.argumentMS, "released": asked.fate == fateRelease,
 		}
-		_, _ = c.client.writeOnce(ctx, command, batch)
+		_, _ = c.client.writeOnce(ctx, c.topic, command, batch)
 		batch.Release()
 	}
 }

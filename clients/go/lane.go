@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -48,6 +49,24 @@ type lanePlace struct {
 	fields bool   // messages may have more than a payload and a due time
 }
 
+// lanes are a broker's, as far as this client knows.
+type lanes struct {
+	lackingUntil atomic.Int64         // UTC, nanoseconds
+	turn         sync.Mutex           // held while the shared one is opened
+	shared       atomic.Pointer[lane] // of the producers
+	seeking      atomic.Bool
+	closed       bool // under turn
+}
+
+func (l *lanes) close() {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	l.closed = true
+	if open := l.shared.Load(); open != nil {
+		open.close()
+	}
+}
+
 // laneConnection is an open lane: frames in both directions.
 type laneConnection struct {
 	net.Conn
@@ -61,7 +80,7 @@ type laneConnection struct {
 func (c *Client) lanePlaceOf(ctx context.Context, asked *broker) (*lanePlace, error) {
 	ctx, cancel := context.WithTimeout(ctx, laneAskMost)
 	defer cancel()
-	answer, err := c.act(ctx, asked, "lane", nil)
+	answer, err := c.act(ctx, asked, "lane", nil, false)
 	if err != nil {
 		return nil, err
 	}
@@ -84,20 +103,19 @@ func isHeaderText(text string) bool {
 	return text != ""
 }
 
-// mayHaveLane tells that a lane may be asked for now.
-func (c *Client) mayHaveLane() bool {
-	return !c.flightOnly && time.Now().UnixNano() >= c.lanelessUntil.Load()
+// mayHaveLane tells that a broker may be asked for a lane now.
+func (c *Client) mayHaveLane(at *broker) bool {
+	return !c.flightOnly && time.Now().UnixNano() >= at.lanes.lackingUntil.Load()
 }
 
-// withoutLane has everything go by Flight for a while.
-func (c *Client) withoutLane() { c.lanelessUntil.Store(time.Now().Add(laneRetry).UnixNano()) }
+// lack has everything go by Flight for a while.
+func (l *lanes) lack() { l.lackingUntil.Store(time.Now().Add(laneRetry).UnixNano()) }
 
 // connectLane opens a lane; nil = there is none for now: by Flight it will be said what is wrong.
-func (c *Client) connectLane() *laneConnection {
-	if !c.mayHaveLane() {
+func (c *Client) connectLane(asked *broker) *laneConnection {
+	if !c.mayHaveLane(asked) {
 		return nil
 	}
-	asked := c.broker()
 	place, err := c.lanePlaceOf(context.Background(), asked)
 	if err != nil && errorOf(err).CanRetry() {
 		c.leave(asked, errorOf(err))
@@ -108,7 +126,7 @@ func (c *Client) connectLane() *laneConnection {
 			return opened
 		}
 	}
-	c.withoutLane()
+	asked.lanes.lack()
 	return nil
 }
 
@@ -123,7 +141,7 @@ func (c *Client) dialLane(place lanePlace) (*laneConnection, error) {
 		return nil, err
 	}
 	_ = connection.SetDeadline(until)
-	if c.secured {
+	if c.scheme == "dejaqs" {
 		connection = tls.Client(connection, c.laneTLS(place.broker.host))
 	}
 	reader, err := c.upgrade(connection, at, place.name)
@@ -290,39 +308,40 @@ type pendingSend struct {
 	bytes   int
 }
 
-// sharedLane is the lane of this client's producers, opened where it is not; nil = there is none.
-func (c *Client) sharedLane() *lane {
-	c.laneTurn.Lock()
-	defer c.laneTurn.Unlock()
-	if open := c.openLane(); open != nil || c.closed {
+// sharedLane is the lane of this client's producers to a broker, opened where it is not; nil = there is
+// none.
+func (c *Client) sharedLane(to *broker) *lane {
+	to.lanes.turn.Lock()
+	defer to.lanes.turn.Unlock()
+	if open := to.lanes.open(); open != nil || to.lanes.closed {
 		return open
 	}
-	connection := c.connectLane()
+	connection := c.connectLane(to)
 	if connection == nil {
 		return nil
 	}
 	opened := &lane{
 		connection: connection, pending: map[uint32]pendingSend{}, channels: map[*laneChannel]bool{},
 	}
-	c.lane.Store(opened)
+	to.lanes.shared.Store(opened)
 	go opened.read(c)
 	return opened
 }
 
-// openLane is the lane, if it is open.
-func (c *Client) openLane() *lane {
-	if open := c.lane.Load(); open != nil && !open.isOver() {
+// open is the lane of the producers, if it is open.
+func (l *lanes) open() *lane {
+	if open := l.shared.Load(); open != nil && !open.isOver() {
 		return open
 	}
 	return nil
 }
 
-// seekLane looks whether there is a lane by now; whoever sends goes on by Flight meanwhile.
-func (c *Client) seekLane() {
-	if c.seeking.CompareAndSwap(false, true) {
+// seekLane looks whether a broker has a lane by now; whoever sends goes on by Flight meanwhile.
+func (c *Client) seekLane(at *broker) {
+	if at.lanes.seeking.CompareAndSwap(false, true) {
 		go func() {
-			defer c.seeking.Store(false)
-			c.sharedLane()
+			defer at.lanes.seeking.Store(false)
+			c.sharedLane(at)
 		}()
 	}
 }
@@ -337,10 +356,11 @@ func (l *lane) isOver() bool {
 func (l *lane) read(client *Client) {
 	wrong := l.hear()
 	_ = l.connection.Close()
-	client.leave(l.connection.place.broker, wrong)
+	at, first := l.connection.place.broker, wrong
+	client.leave(at, wrong)
 	if !wrong.CanRetry() {
 		// What the lane refuses goes by Flight, which says what is wrong with it.
-		client.withoutLane()
+		at.lanes.lack()
 		wrong = unavailable("the broker ended the lane: %s", wrong.Text)
 	}
 	l.mutex.Lock()
@@ -349,6 +369,7 @@ func (l *lane) read(client *Client) {
 	l.channels, l.pending = map[*laneChannel]bool{}, map[uint32]pendingSend{}
 	l.mutex.Unlock()
 	for channel := range channels {
+		client.learn(channel.link.topic, at, first)
 		channel.link.lost(channel, wrong)
 	}
 }
@@ -450,3 +471,6 @@ func (c *laneChannel) drop() {
 }
 
 func (c *laneChannel) finish() { c.drop() }
+
+// abort ends the lane for all producers: their broker is silent.
+func (c *laneChannel) abort() { c.lane.close() }

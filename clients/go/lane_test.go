@@ -135,14 +135,19 @@ func (f *fakeChannel) write(sending *outgoing) bool {
 func (f *fakeChannel) flush()        {}
 func (f *fakeChannel) flushSoon()    {}
 func (f *fakeChannel) drop()         { f.dropped = true }
+func (f *fakeChannel) abort()        { f.dropped = true }
 func (f *fakeChannel) finish()       {}
 func (f *fakeChannel) isLane() bool  { return true }
 func (f *fakeChannel) isOver() bool  { return false }
 func (f *fakeChannel) peer() *broker { return f.of }
 
 func fakeLink() (*link, *fakeChannel) {
-	made := (&Client{retryFor: time.Minute}).link(map[string]any{"topic": "t"}, true)
-	fake := &fakeChannel{}
+	client, err := Dial("dejaq://a:1", Options{RetryFor: time.Minute})
+	if err != nil {
+		panic(err)
+	}
+	made := client.link(map[string]any{"topic": "t"}, true)
+	fake := &fakeChannel{of: client.brokers[0]}
 	made.channel = fake
 	return made, fake
 }
@@ -199,7 +204,8 @@ func TestWhatALaneHasNoPlaceForIsSentAgainUnderItsNumber(t *testing.T) {
 	link, fake := fakeLink()
 	link.connecting = true // nobody connects but this test
 	link.gatherMany(1)
-	link.replied(fake, 1, &reply{number: 1, rows: 1, err: &Error{Number: NumberElsewhere}})
+	inShards := map[string]any{"spread": 3.0}
+	link.replied(fake, 1, &reply{number: 1, rows: 1, err: &Error{Number: NumberElsewhere, Fields: inShards}})
 	if !fake.dropped || link.channel != nil || link.mayTryLane() {
 		t.Error("it does not go by Flight")
 	}

@@ -40,6 +40,8 @@ type channel interface {
 	// drop ends it now, finish when what was sent is answered.
 	drop()
 	finish()
+	// abort breaks it, also while somebody writes; its end is told as ever.
+	abort()
 	isLane() bool
 	isOver() bool
 	peer() *broker
@@ -84,6 +86,8 @@ type link struct {
 	connecting bool
 	failures   int
 	laneAfter  time.Time // by Flight until then
+	signs      signs
+	gone       chan struct{} // closed when the channel is not used any more
 	closed     bool
 	ended      chan struct{}
 }
@@ -183,6 +187,7 @@ func (p *link) start(sending *outgoing) {
 		p.toLane() // Flight has nothing on its way
 	}
 	p.waiting = append(p.waiting, sending)
+	p.signs.waits()
 	switch {
 	case p.closed:
 		p.finish(sending, nil, unavailable("the producer is closed"))
@@ -196,18 +201,20 @@ func (p *link) start(sending *outgoing) {
 
 // toLane is called under the mutex: goes back to the lane if it is there by now.
 func (p *link) toLane() {
-	if p.client.openLane() == nil {
+	at := p.channel.peer()
+	if at.lanes.open() == nil {
 		p.laneAfter = time.Now().Add(time.Second)
-		p.client.seekLane()
+		p.client.seekLane(at)
 		return
 	}
 	p.channel.finish()
-	p.channel = nil
+	p.detach()
 }
 
 // mayTryLane is called under the mutex.
 func (p *link) mayTryLane() bool {
-	return p.single && p.client.mayHaveLane() && !time.Now().Before(p.laneAfter)
+	may := p.single && !p.client.flightOnly && !time.Now().Before(p.laneAfter)
+	return may && !p.client.isPassedOn(p.topic)
 }
 
 // byFlight is called under the mutex: what was sent and is not answered goes by Flight, for a while.
@@ -301,17 +308,17 @@ func (p *link) connect(after time.Duration) {
 
 // dial opens a lane if it may, or else a stream of Flight.
 func (p *link) dial(tryLane bool) (channel, error) {
+	asked, follows := p.client.route(p.topic)
 	if tryLane {
-		if lane := p.client.sharedLane(); lane != nil {
+		if lane := p.client.sharedLane(asked); lane != nil {
 			return lane.channel(p), nil
 		}
 	}
-	ctx, cancel := context.WithCancel(p.client.context(context.Background()))
-	asked := p.client.broker()
+	ctx, cancel := context.WithCancel(p.client.context(context.Background(), follows))
 	stream, err := asked.flight.DoPut(ctx)
 	if err != nil {
 		cancel()
-		p.client.leave(asked, errorOf(err))
+		p.client.learn(p.topic, asked, errorOf(err))
 		return nil, err
 	}
 	return &putStream{broker: asked, stream: stream, cancel: cancel}, nil
@@ -342,6 +349,9 @@ func (p *link) opened(opened channel, err error) {
 		go p.read(stream)
 	}
 	p.channel = opened
+	p.gone = make(chan struct{})
+	p.signs.hears(true)
+	go p.attend(opened, p.gone)
 	if opened.isOver() { // before the link could be told
 		p.drop(opened, unavailable("the lane broke"))
 		return
@@ -350,6 +360,23 @@ func (p *link) opened(opened channel, err error) {
 		if p.channel == opened {
 			p.write(sending)
 		}
+	}
+}
+
+// detach is called under the mutex: the channel is not used any more.
+func (p *link) detach() {
+	p.channel = nil
+	if p.gone != nil {
+		close(p.gone)
+		p.gone = nil
+	}
+}
+
+// attend breaks a channel whose broker does not answer, not even when it is asked for a sign of life.
+func (p *link) attend(channel channel, gone <-chan struct{}) {
+	if p.client.attend(channel.peer(), &p.signs, gone) {
+		p.client.learn(p.topic, channel.peer(), silent())
+		channel.abort()
 	}
 }
 
@@ -373,7 +400,7 @@ func (p *link) drop(from channel, wrong *Error) {
 	if p.channel != from {
 		return
 	}
-	p.channel = nil
+	p.detach()
 	from.drop()
 	p.broke(wrong)
 }
@@ -390,6 +417,7 @@ func (p *link) lost(from channel, wrong *Error) {
 func (p *link) replied(from channel, number uint32, answer *reply) {
 	p.mutex.Lock()
 	p.answered(from, number, answer)
+	p.signs.hears(len(p.waiting) > 0)
 	p.pump()
 	channel := p.channel
 	p.mutex.Unlock()
@@ -409,14 +437,14 @@ func (p *link) answered(from channel, number uint32, answer *reply) {
 		case wrong == nil:
 			p.failures = 0
 			p.finish(sending, answer, nil)
-		case wrong.Number == NumberElsewhere && from.isLane():
+		case wrong.Number == NumberElsewhere && from.isLane() && !p.client.learn(p.topic, from.peer(), wrong):
 			p.byFlight(from, wrong) // by which brokers pass it on
 		case sending.rows > 1 && len(sending.messages) > 1 && isOfOne(wrong):
 			p.split(sending)
 		case wrong.CanRetry() && time.Now().Before(sending.deadline):
 			sending.err = wrong
-			p.client.leave(from.peer(), wrong) // it may be stopping, and not end the stream yet
-			p.drop(from, wrong)                // it is sent again, in its place
+			p.client.learn(p.topic, from.peer(), wrong) // it may be stopping, and not end the stream yet
+			p.drop(from, wrong)                         // it is sent again, in its place
 		default:
 			p.finish(sending, nil, wrong)
 		}
@@ -441,7 +469,7 @@ func (p *link) read(from *putStream) {
 			err = unavailable("the broker ended the stream")
 		}
 		if err != nil {
-			p.client.leave(from.broker, errorOf(err))
+			p.client.learn(p.topic, from.broker, errorOf(err))
 			p.lost(from, errorOf(err))
 			return
 		}
@@ -478,6 +506,7 @@ func (p *link) close() {
 	close(p.ended)
 	if p.channel != nil {
 		p.channel.finish()
+		p.detach()
 	}
 }
 
@@ -501,6 +530,7 @@ func (s *putStream) write(sending *outgoing) bool {
 func (s *putStream) flush()        {}
 func (s *putStream) flushSoon()    {}
 func (s *putStream) drop()         { s.cancel() }
+func (s *putStream) abort()        { s.cancel() }
 func (s *putStream) isLane() bool  { return false }
 func (s *putStream) isOver() bool  { return false }
 func (s *putStream) peer() *broker { return s.broker }

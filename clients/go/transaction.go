@@ -13,6 +13,7 @@ const sequenceBits = 47
 // Transaction is sends and acks that count together, when it is committed, or never.
 type Transaction struct {
 	client *Client
+	topic  string // which keeps its decision
 	name   string
 
 	mutex        sync.Mutex
@@ -24,17 +25,13 @@ type Transaction struct {
 // Begin begins a transaction, whose decision the topic keeps. It is aborted after the timeout.
 func (c *Client) Begin(ctx context.Context, topic string, timeout time.Duration) (*Transaction, error) {
 	body := map[string]any{"topic": topic, "timeout_ms": timeout.Milliseconds()}
-	var answer map[string]any
-	err := c.followed(ctx, func() (err error) {
-		answer, err = c.Action(ctx, "begin_transaction", body)
-		return err
-	})
+	answer, err := c.actionOf(ctx, topic, "begin_transaction", body)
 	if err != nil {
 		return nil, err
 	}
 	name, _ := answer["transaction"].(string)
 	return &Transaction{
-		client: c, name: name, producers: map[string]*Producer{}, participants: map[string]bool{},
+		client: c, topic: topic, name: name, producers: map[string]*Producer{}, participants: map[string]bool{},
 	}, nil
 }
 
@@ -63,7 +60,7 @@ func (t *Transaction) Ack(ctx context.Context, consumer *Consumer, messages ...*
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	statuses, err := t.client.settleRows(ctx, consumer.topic, "ack", t.name, messages)
+	statuses, err := t.client.stageAcks(ctx, consumer.topic, t.name, messages)
 	if err != nil {
 		t.wrong = err
 		return nil, err
@@ -119,8 +116,6 @@ func (t *Transaction) end(ctx context.Context, action string) error {
 		participants = append(participants, participant)
 	}
 	body := map[string]any{"transaction": t.name, "participants": participants}
-	return t.client.followed(ctx, func() error {
-		_, err := t.client.Action(ctx, action, body)
-		return err
-	})
+	_, err := t.client.actionOf(ctx, t.topic, action, body)
+	return err
 }

@@ -9,7 +9,7 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.flight.server import FlightServer
-from tests.clients.drivers import Driver
+from tests.clients.drivers import Driver, Drivers
 from tests.integration.access_fixture import Site, running
 
 LANGUAGES = ("go", "java")
@@ -68,3 +68,16 @@ def client(alone: Driver, server: FlightServer) -> Driver:
     alone.call("connect", url=server.url)
     alone.call("create_topic", topic="t")
     return alone
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Drivers]]:
+    """A process for each language."""
+    folder, made = tmp_path_factory.mktemp("programs"), dict[str, Drivers]()
+    try:
+        for language in LANGUAGES:
+            made[language] = Drivers(language, folder / f"{language}.log")
+        yield made
+    finally:
+        for program in made.values():
+            program.end()

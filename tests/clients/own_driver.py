@@ -8,13 +8,16 @@ from __future__ import annotations
 import queue
 import threading
 from base64 import b64decode
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
-from dejaqueue import Client, Message
+from dejaqueue import Client, Message, Tls
+from dejaqueue.client import Transaction
 from dejaqueue.errors import DejaQError
 from dejaqueue.model import RowStatus
 from tests.clients.drivers import ClientError
@@ -27,7 +30,8 @@ class OwnDriver:
     def __init__(self) -> None:
         self._client: Client | None = None
         self._thread = ThreadPoolExecutor(1)
-        self._begun: Future[dict[str, Any]] | None = None
+        self._begun: deque[Future[dict[str, Any]]] = deque()
+        self._transaction: Transaction | None = None
         self._arrived: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._received: dict[str, Message] = {}
         self._consumer: Any = None
@@ -35,13 +39,12 @@ class OwnDriver:
 
     def begin(self, do: str, **fields: Any) -> None:
         """See Driver."""
-        self._begun = self._thread.submit(self._act, do, fields)
+        self._begun.append(self._thread.submit(self._act, do, fields))
 
     def answer(self) -> dict[str, Any]:
         """See Driver."""
-        assert self._begun is not None
         try:
-            return self._begun.result(PATIENCE_SECONDS)
+            return self._begun.popleft().result(PATIENCE_SECONDS)
         except DejaQError as error:
             told = {"number": error.number, "name": type(error).__name__, "text": str(error)}
             raise ClientError(told) from error
@@ -79,8 +82,9 @@ class OwnDriver:
         answer: dict[str, Any] = act(**fields) or {}
         return answer
 
-    def _connect(self, url: str, retry_ms: int, **_: Any) -> None:
-        self._client = Client(url, retry_ms_max=retry_ms)
+    def _connect(self, url: str, retry_ms: int, api_key: str = "", ca: str = "", **_: Any) -> None:
+        tls = Tls(ca=ca) if ca else None
+        self._client = Client(url, retry_ms_max=retry_ms, api_key=api_key or None, tls=tls)
 
     def _create_topic(self, topic: str, settings: dict[str, Any] | None = None) -> None:
         self._known.create_topic(topic, **(settings or {}))
@@ -144,10 +148,54 @@ class OwnDriver:
                 self._arrived.put(message)
 
     def _ack(self, ids: list[str]) -> dict[str, Any]:
-        messages = [self._received[one] for one in ids]
-        with ThreadPoolExecutor(8) as ackers:
-            found = list(ackers.map(lambda one: one.ack(wait=True), messages))
+        return self._each(ids, lambda message: message.ack(wait=True))
+
+    def _nack(self, ids: list[str], delay_ms: int = 0) -> dict[str, Any]:
+        return self._each(ids, lambda message: message.nack(delay=delay_ms / 1_000))
+
+    def _extend(self, ids: list[str], lease_ms: int) -> dict[str, Any]:
+        return self._each(ids, lambda message: message.extend(lease_ms / 1_000))
+
+    def _each(self, ids: list[str], settle: Callable[[Message], RowStatus]) -> dict[str, Any]:
+        with ThreadPoolExecutor(8) as settlers:
+            found = list(settlers.map(settle, [self._received[one] for one in ids]))
         return {"statuses": [status.name for status in found]}
+
+    def _ack_async(self, ids: list[str]) -> None:
+        for one in ids:
+            self._received[one].ack(wait=False)
+
+    def _flush(self) -> None:
+        """Ours are durable when the consumer has been closed."""
+        self._close_consumer()
+
+    def _move(self, topic: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        ids, dues = [int(row["id"]) for row in rows], [row["due_ms"] for row in rows]
+        found = self._known.move(topic, ids=ids, due=dues)
+        return {"statuses": [RowStatus(int(status)).name for status in found.statuses]}
+
+    def _begin(self, topic: str, timeout_ms: int) -> None:  # the topic is that of the first batch
+        self._transaction = self._known.transaction(timeout=timeout_ms / 1_000)
+
+    def _tx_send(self, topic: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        assert self._transaction is not None
+        messages = [{"payload": b64decode(row["payload"]), "key": row["key"]} for row in rows]
+        sent = self._transaction.send_batch(topic, messages)
+        names = [RowStatus(int(status)).name for status in sent.statuses]
+        return {"ids": [str(one) for one in sent.ids], "statuses": names}
+
+    def _tx_ack(self, ids: list[str]) -> dict[str, Any]:
+        assert self._transaction is not None
+        found = self._transaction.ack([self._received[one] for one in ids])
+        return {"statuses": [RowStatus(int(status)).name for status in found.statuses]}
+
+    def _commit(self) -> None:
+        assert self._transaction is not None
+        self._transaction.commit()
+
+    def _abort(self) -> None:
+        assert self._transaction is not None
+        self._transaction.abort()
 
     def _close_consumer(self) -> None:
         if self._consumer is not None:

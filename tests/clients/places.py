@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from dejaqueue import Client
+from dejaqueue import Client, Tls
 from dejaqueue.errors import TryLater
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.test_processes_kill import children_of, is_gone
@@ -33,10 +33,13 @@ class Place(ABC):
     Attributes:
         entry: the broker that a client begins at; "" = nobody knows.
         nodes: all brokers, that of `entry` first.
+        tls, api_key: what our own client needs.
     """
 
     entry: str
     nodes: tuple[str, ...]
+    tls: Tls | None = None
+    api_key: str | None = None
 
     @property
     @abstractmethod
@@ -65,8 +68,47 @@ class Place(ABC):
         """A broker is killed. Processes come back by themselves."""
 
     @abstractmethod
+    def pid(self, node: str) -> int:
+        """The process of a broker."""
+
+    @abstractmethod
     def come_back(self) -> None:
         """Brokers that ended are started again."""
+
+    @property
+    @abstractmethod
+    def frees_topics(self) -> bool:
+        """Whether others take the topics of a broker that stands still."""
+
+    @property
+    @abstractmethod
+    def ports(self) -> tuple[int, ...]:
+        """Those of all brokers."""
+
+    def is_written_to(self) -> bool:
+        """Whether something waits to be read by a broker: it stands still."""
+        ports = {f"{port:04X}" for port in self.ports}
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                _, local, _, _, queues = line.split()[:5]
+                if local.rpartition(":")[2] in ports and queues.rpartition(":")[2] != "0" * 8:
+                    return True
+        return False
+
+    def client(self, retry_ms_max: int = 30_000) -> Client:
+        """Our client, which may do everything."""
+        return Client(self.url, retry_ms_max=retry_ms_max, tls=self.tls, api_key=self.api_key)
+
+    def freeze(self, node: str) -> int:
+        """A broker stands still, and its connections stay; its process."""
+        pid = self.pid(node)
+        os.kill(pid, signal.SIGSTOP)
+        return pid
+
+    def thaw(self, pid: int) -> None:
+        """It goes on, if it was not killed."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
         try:
@@ -81,15 +123,23 @@ class Place(ABC):
 
     def owners(self, topic: str) -> list[str]:
         """Which broker serves each shard of a topic; "" = nobody, or none that tells it."""
-        with suppress(TryLater), Client(self.url) as client:
+        with suppress(TryLater), self.client() as client:
             return [one["node"] or "" for one in client.cluster(topic)["topics"]]
         return [""]
 
 
 class BrokersOnRedis(Place):
-    """Three `dejaq serve` that have one server of journals and facts."""
+    """Three `dejaq serve` that have one server of journals and facts.
 
-    def __init__(self, folder: Path, server: str) -> None:
+    Args:
+        settings: that they have besides.
+        tls: how our own client gets to them, where they have certificates.
+    """
+
+    def __init__(
+        self, folder: Path, server: str, tls: Tls | None = None, **settings: object
+    ) -> None:
+        self.tls = tls
         self._brokers = {
             node: BrokerProcess(
                 server,
@@ -97,15 +147,28 @@ class BrokersOnRedis(Place):
                 cluster__coordinator=server,
                 cluster__node=node,
                 cluster__lease_ms=LEASE_MS,
+                **settings,
             )
             for node in NODES
         }
         self.nodes, self.entry = NODES, NODES[0]
 
     @property
+    def frees_topics(self) -> bool:
+        """See Place."""
+        return True
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """See Place."""
+        each = ((one.port, one.http_port) for one in self._brokers.values())
+        return tuple(port for both in each for port in both)
+
+    @property
     def url(self) -> str:
         """See Place."""
-        return "dejaq://" + ",".join(f"127.0.0.1:{one.port}" for one in self._brokers.values())
+        scheme = "dejaq" if self.tls is None else "dejaqs"
+        return f"{scheme}://" + ",".join(f"127.0.0.1:{one.port}" for one in self._brokers.values())
 
     def start(self) -> None:
         """See Place."""
@@ -123,6 +186,10 @@ class BrokersOnRedis(Place):
     def die(self, node: str) -> None:
         """See Place."""
         self._brokers[node].kill()
+
+    def pid(self, node: str) -> int:
+        """See Place."""
+        return self._brokers[node].pid
 
     def come_back(self) -> None:
         """See Place."""
@@ -151,6 +218,16 @@ class Processes(Place):
         self.entry = ""
 
     @property
+    def frees_topics(self) -> bool:
+        """See Place. It has the locks of its logs until it has ended."""
+        return False
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """See Place."""
+        return (self._broker.port, self._broker.http_port)
+
+    @property
     def url(self) -> str:
         """See Place."""
         return self._broker.url
@@ -174,20 +251,24 @@ class Processes(Place):
     def come_back(self) -> None:
         """See Place. Their parent has done it."""
 
-    def _end(self, node: str, number: signal.Signals) -> None:
-        """Its parent has told each of them its name."""
+    def pid(self, node: str) -> int:
+        """See Place. Their parent has told each of them its name."""
         told = json.dumps({"cluster.node": node})[1:-1].encode()
-        victims: list[int] = []
+        found: list[int] = []
 
         def is_found() -> bool:
             with suppress(OSError):  # one ended since it was listed
-                victims.extend(
+                found.extend(
                     child
                     for child in children_of(self._broker.pid)
                     if told in Path(f"/proc/{child}/environ").read_bytes()
                 )
-            return bool(victims)
+            return bool(found)
 
         until(is_found, f"{node} runs")
-        os.kill(victims[0], number)
-        until(lambda: is_gone(victims[0]), f"{node} has ended")
+        return found[0]
+
+    def _end(self, node: str, number: signal.Signals) -> None:
+        victim = self.pid(node)
+        os.kill(victim, number)
+        until(lambda: is_gone(victim), f"{node} has ended")

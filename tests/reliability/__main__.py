@@ -125,6 +125,7 @@ def lanes(seeds: int, first: int, flips: int, chaos_minutes: float) -> list[Lane
                 ),
                 _of_pytest("a cluster on a bucket", "tests/cluster/test_bucket.py"),
                 _of_pytest("archives cut", "tests/integration/test_archive_cuts.py"),
+                _of_pytest("accidents of every client", "tests/clients/test_accidents.py"),
                 _of_pytest("crowds and floods", "tests/hostile"),
                 _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
                 Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),

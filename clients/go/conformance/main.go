@@ -34,6 +34,7 @@ type row struct {
 }
 
 type request struct {
+	Of        string         `json:"of"`
 	Do        string         `json:"do"`
 	URL       string         `json:"url"`
 	Key       string         `json:"api_key"`
@@ -55,6 +56,7 @@ type request struct {
 	RetryMS   int64          `json:"retry_ms"`
 	TimeoutMS int64          `json:"timeout_ms"`
 	Flight    bool           `json:"flight_only"`
+	Stays     bool           `json:"stays"`
 	Single    bool           `json:"single"`
 	Mixed     bool           `json:"mixed"`
 	Keyed     bool           `json:"keyed"`
@@ -69,26 +71,50 @@ type driver struct {
 	tx        *dejaqueue.Transaction
 }
 
+// main has a driver for each name that requests are of: each does one at a time, all of them at the
+// same time.
 func main() {
-	d := &driver{producers: map[string]*dejaqueue.Producer{}, received: map[string]*dejaqueue.Message{}}
+	drivers := map[string]chan request{}
+	var answering sync.Mutex
+	answers := json.NewEncoder(os.Stdout)
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
-	answers := json.NewEncoder(os.Stdout)
-	for lines.Scan() {
-		var asked request
-		answer := map[string]any{}
-		err := json.Unmarshal(lines.Bytes(), &asked)
-		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-			answer, err = d.do(ctx, asked)
-			cancel()
-		}
+	answer := func(of string, found map[string]any, err error) {
 		if err != nil {
-			answer = map[string]any{"error": told(err)}
+			found = map[string]any{"error": told(err)}
 		}
-		if err := answers.Encode(answer); err != nil {
+		if found == nil {
+			found = map[string]any{}
+		}
+		found["of"] = of
+		answering.Lock()
+		defer answering.Unlock()
+		if err := answers.Encode(found); err != nil {
 			os.Exit(1)
 		}
+	}
+	for lines.Scan() {
+		var asked request
+		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+			answer("", nil, err)
+			continue
+		}
+		if drivers[asked.Of] == nil {
+			requests := make(chan request, 16)
+			drivers[asked.Of] = requests
+			go drive(requests, answer)
+		}
+		drivers[asked.Of] <- asked
+	}
+}
+
+func drive(requests chan request, answer func(string, map[string]any, error)) {
+	d := &driver{producers: map[string]*dejaqueue.Producer{}, received: map[string]*dejaqueue.Message{}}
+	for asked := range requests {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		found, err := d.do(ctx, asked)
+		cancel()
+		answer(asked.Of, found, err)
 	}
 }
 
@@ -193,6 +219,7 @@ func (d *driver) do(ctx context.Context, asked request) (map[string]any, error) 
 func (d *driver) connect(asked request) (map[string]any, error) {
 	options := dejaqueue.Options{
 		APIKey: asked.Key, RetryFor: time.Duration(asked.RetryMS) * time.Millisecond, FlightOnly: asked.Flight,
+		Stays: asked.Stays,
 	}
 	if asked.CA != "" {
 		content, err := os.ReadFile(asked.CA)

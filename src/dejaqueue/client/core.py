@@ -8,6 +8,7 @@ See: link.py, sending/gather.py, consuming/consume_core.py.
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 import weakref
@@ -40,6 +41,8 @@ from dejaqueue.errors import BadRequest, Unavailable
 from dejaqueue.schema import messages
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream, check_span
 from dejaqueue.wire.frames import Reply
+
+log = logging.getLogger("dejaqueue.client")
 
 Answer = TypeVar("Answer")
 Kept = TypeVar("Kept")
@@ -293,12 +296,14 @@ class ClientCore:
         while True:
             try:
                 return call()
-            except Unavailable:
+            except Unavailable as wrong:
                 pause_us = int(backoff_ms(failures) * 1000)
                 failures += 1
                 now_us = self.clock.now_us()
-                if now_us + pause_us > until_us:
+                if self._closed or now_us + pause_us > until_us:
                     raise
+                if failures == 1:
+                    log.warning("%s: no answer yet, asking again: %s", self.where, wrong)
                 self.clock.wait_until(now_us + pause_us, Wake())
 
     def close(self) -> None:

@@ -1,8 +1,10 @@
-"""Calls that look at messages and change nothing: they are made again while no broker answers.
+"""Calls that may be made twice, and are made again while no broker answers.
+
+They change nothing, or do then what they do once.
 
 Room: client. Blocks: the asynchronous client uses it on other threads.
 Holds: only what may be asked twice goes this way; what a broker refuses is raised at once.
-See: core.py, which says for how long; browsing.py, message_history.py, which ask.
+See: core.py, which says for how long; browsing.py, message_history.py, erasure.py, which ask.
 """
 
 from __future__ import annotations

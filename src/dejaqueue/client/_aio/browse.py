@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
@@ -27,6 +27,10 @@ class AsyncBrowsing:
     """The part of a client that looks at many messages at once, and changes them."""
 
     _core: ClientCore
+
+    async def _repeat(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """A call that may be made twice."""
+        return await waiting.repeat(self._core, name, body)
 
     async def peek(
         self,
@@ -218,10 +222,10 @@ class AsyncBrowsing:
             How much it was, and which backups still have it.
 
         Raises:
-            Refused: the journals are in a bucket. Unavailable: it broke off; ask again.
+            Refused: the journals are in a bucket. Unavailable: no broker in time; ask again.
         """
         body = erasure.check_erase(topic, keys, ids, {**where})
-        return await waiting.run(erasure.erase, self._core.transport, body, letters)
+        return await waiting.run(erasure.erase, Looks(self._core), body, letters)
 
     async def seek(
         self,
@@ -279,7 +283,7 @@ class AsyncBrowsing:
         """
         name = subscription or browsing.ephemeral_name()
         body = browsing.check_subscribe(topic, name, {**settings})
-        await waiting.run(browsing.subscribe, self._core.transport, body)
+        await waiting.run(browsing.subscribe, Looks(self._core), body)
         return name
 
 

@@ -1,7 +1,8 @@
 """The entries of a cron topic, for asynchronous programs.
 
 Room: client. The source of _sync/cron.py (scripts/generate_sync_client.py): change this one.
-Holds: what has returned is durable; a put that is sent again changes nothing.
+Holds: what has returned is durable; all but `run` and `drop` do twice what they do once, and are
+asked again while no broker answers.
 See: schema/cron.py for CronEntry; docs/guides/cron.md.
 """
 
@@ -12,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from dejaqueue.client._aio import waiting
+from dejaqueue.client.core import ClientCore
 from dejaqueue.client.sending.inputs import due_ms_of
-from dejaqueue.client.transport import Transport
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.cron import FIELDS, CronEntry
 
@@ -32,8 +33,8 @@ class AsyncCron:
         ...     await cron.put("daily", cron="0 9 * * MON-FRI", zone="Europe/Berlin")
     """
 
-    def __init__(self, transport: Transport, topic: str) -> None:
-        self._transport = transport
+    def __init__(self, core: ClientCore, topic: str) -> None:
+        self._core = core
         self._topic = topic
 
     async def put(self, name: str, **fields: Any) -> CronEntry:
@@ -94,12 +95,18 @@ class AsyncCron:
         return await self._entries("cron_pause", names=list(names), paused=False)
 
     async def drop(self, *names: str) -> int:
-        """Delete entries; how many there were. Messages that they made stay if they are due."""
-        return int((await self._call("cron_drop", names=list(names)))["dropped"])
+        """Delete entries; how many there were. Messages that they made stay if they are due.
+
+        Raises:
+            Unavailable: no broker, or the connection broke; it is asked once, as the second answer
+                would not count what the first call deleted.
+        """
+        return int((await self._once("cron_drop", names=list(names)))["dropped"])
 
     async def run(self, name: str) -> int:
-        """Fire an entry now, beside its schedule; the id of the message. Raises BadRequest."""
-        return int((await self._call("cron_run", name=name))["id"])
+        """Fire an entry now, beside its schedule; the id of the message. Raises BadRequest;
+        Unavailable, at once: asked again, it could fire twice."""
+        return int((await self._once("cron_run", name=name))["id"])
 
     async def next_ms(
         self, name: str, count: int = 10, *, after: datetime | int | None = None
@@ -121,7 +128,7 @@ class AsyncCron:
         """As `next_ms`, of an entry that need not be there."""
         after_ms = None if after is None else due_ms_of(after, "after")
         body = {"entry": entry.check().to_dict(), "count": count, "after_ms": after_ms}
-        answer = await waiting.result(self._transport.action("cron_next", body))
+        answer = await waiting.repeat(self._core, "cron_next", body)
         return [int(firing_ms) for firing_ms in answer["firings"]]
 
     async def _entries(self, action: str, **body: Any) -> list[CronEntry]:
@@ -129,4 +136,9 @@ class AsyncCron:
         return [CronEntry.from_answer(values) for values in answer["entries"]]
 
     async def _call(self, action: str, **body: Any) -> dict[str, Any]:
-        return await waiting.result(self._transport.action(action, {"topic": self._topic, **body}))
+        """A call that does twice what it does once."""
+        return await waiting.repeat(self._core, action, {"topic": self._topic, **body})
+
+    async def _once(self, action: str, **body: Any) -> dict[str, Any]:
+        body["topic"] = self._topic
+        return await waiting.result(self._core.transport.action(action, body))

@@ -62,7 +62,7 @@ class AsyncKeys:
         Returns:
             For each: id, name, grants, created_ms, ends_ms (None = never), ended.
         """
-        answer = await waiting.look(self._core, "list_keys", {})
+        answer = await waiting.repeat(self._core, "list_keys", {})
         return list(answer["keys"])
 
     async def revoke_key(self, key: str, *, force: bool = False) -> dict[str, Any]:

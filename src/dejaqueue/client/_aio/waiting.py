@@ -50,8 +50,9 @@ async def run(call: Callable[..., T], *args: Any) -> T:
     return await asyncio.to_thread(call, *args)
 
 
-async def look(core: ClientCore, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a call that changes nothing: it is made again while no broker answers."""
+async def repeat(core: ClientCore, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a call that does twice what it does once, or that changes nothing: it is made
+    again while no broker answers."""
     try:
         return await result(core.transport.action(name, body))
     except Unavailable:

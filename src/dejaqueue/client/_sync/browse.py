@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
@@ -27,6 +27,10 @@ class Browsing:
     """The part of a client that looks at many messages at once, and changes them."""
 
     _core: ClientCore
+
+    def _repeat(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """A call that may be made twice."""
+        return waiting.repeat(self._core, name, body)
 
     def peek(
         self,
@@ -216,10 +220,10 @@ class Browsing:
             How much it was, and which backups still have it.
 
         Raises:
-            Refused: the journals are in a bucket. Unavailable: it broke off; ask again.
+            Refused: the journals are in a bucket. Unavailable: no broker in time; ask again.
         """
         body = erasure.check_erase(topic, keys, ids, {**where})
-        return waiting.run(erasure.erase, self._core.transport, body, letters)
+        return waiting.run(erasure.erase, Looks(self._core), body, letters)
 
     def seek(
         self,
@@ -277,7 +281,7 @@ class Browsing:
         """
         name = subscription or browsing.ephemeral_name()
         body = browsing.check_subscribe(topic, name, {**settings})
-        waiting.run(browsing.subscribe, self._core.transport, body)
+        waiting.run(browsing.subscribe, Looks(self._core), body)
         return name
 
 

@@ -143,10 +143,12 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
 
         Raises:
             BadRequest: a name or a value is wrong. TopicExists: it exists with other settings.
+            Unavailable: no broker in time; at once with `exist_ok=False`: it may be made then.
         """
         Topic.from_dict({"name": name, **settings})
         body = {"name": name, **settings, "exist_ok": exist_ok}
-        return Topic.from_answer(self._action("create_topic", body))
+        ask = self._repeat if exist_ok else self._action  # made again, it would find its own topic
+        return Topic.from_answer(ask("create_topic", body))
 
     def alter_topic(self, name: str, **settings: Unpack[LiveSettings]) -> Topic:
         """Change settings of a topic while messages flow; those it can are `CHANGEABLE`.
@@ -158,7 +160,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         for field in settings:
             if field not in CHANGEABLE:
                 raise no_setting(field, CHANGEABLE, field)
-        return Topic.from_answer(self._action("alter_topic", {"name": name, **settings}))
+        return Topic.from_answer(self._repeat("alter_topic", {"name": name, **settings}))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicUnknown."""
@@ -166,13 +168,13 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
-        answer = waiting.look(self._core, "list_topics", {})
-        return [Topic.from_answer(values) for values in answer["topics"]]
+        found = (self._repeat("list_topics", {}))["topics"]
+        return [Topic.from_answer(values) for values in found]
 
     def topic(self, name: str) -> Topic:
         """The settings of a topic. Raises TopicUnknown."""
-        named = {"name": check_topic_name(name)}
-        return Topic.from_answer(waiting.look(self._core, "describe_topic", named))
+        asked = {"name": check_topic_name(name)}
+        return Topic.from_answer(self._repeat("describe_topic", asked))
 
     def pause_topic(self, name: str) -> Topic:
         """Hand out nothing of a topic until it is resumed; producers go on, leases stay valid."""
@@ -210,8 +212,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         check_topic_name(topic)
         check_subscription_name(subscription)
         body = {"name": topic, "subscriptions": {subscription: begun_at({**settings})}}
-        answer = self._action("alter_topic", body)
-        return dict(answer["subscriptions"][subscription])
+        return dict((self._repeat("alter_topic", body))["subscriptions"][subscription])
 
     def delete_subscription(self, topic: str, subscription: str) -> None:
         """End a subscription: what only it still had is gone. Raises BadRequest, TopicUnknown."""
@@ -236,7 +237,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         Raises:
             TopicUnknown: there is no such topic, or no such subscription.
         """
-        return waiting.look(self._core, "assignments", {"name": check_served_name(topic)})
+        return self._repeat("assignments", {"name": check_served_name(topic)})
 
     def cluster(self, topic: str | None = None, *, servers: bool = False) -> dict[str, Any]:
         """Which brokers there are, and which of them serves each topic, or this one.
@@ -259,7 +260,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
             TopicUnknown: there is no such topic.
         """
         asked: dict[str, Any] = {} if topic is None else {"topic": topic}
-        return waiting.look(self._core, "cluster", asked | ({"servers": True} if servers else {}))
+        return self._repeat("cluster", asked | ({"servers": True} if servers else {}))
 
     def backup(self, url: str, *, full: bool = False) -> dict[str, Any]:
         """Begin a backup of all topics, which the broker writes by itself; in a cluster all of its
@@ -284,12 +285,12 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
             `state`: `none`, `running`, `done` or `failed`; with `done` its `id`, `cut_ms`, `bytes`,
             `new_bytes` and more, with `failed` the `error`.
         """
-        return waiting.look(self._core, "backup_progress", {})
+        return self._repeat("backup_progress", {})
 
     def standby(self) -> dict[str, Any]:
         """Whether this broker is `active` or `following`, as `state`; of a standby also `behind_ms`
         and `as_of_ms`: how far it is; `trouble`, if there is some; `standby`, its id, and `url`."""
-        return waiting.look(self._core, "standby", {})
+        return self._repeat("standby", {})
 
     def promote(self) -> dict[str, Any]:
         """Have a standby take the place of the broker that it follows, which is refused from then
@@ -299,7 +300,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
 
     def cron(self, topic: str) -> Cron:
         """The entries of a cron topic: what fires when."""
-        return Cron(self._core.transport, check_topic_name(topic))
+        return Cron(self._core, check_topic_name(topic))
 
     @overload
     def stats(self, topic: str) -> TopicStats: ...
@@ -316,7 +317,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
         Returns:
             `TopicStats` of a topic; `BrokerStats` of the broker, with those of all its topics.
         """
-        answer = waiting.look(self._core, "stats", {} if topic is None else {"topic": topic})
+        answer = self._repeat("stats", {} if topic is None else {"topic": topic})
         return BrokerStats.from_answer(answer) if topic is None else TopicStats.from_answer(answer)
 
     # --- sending -------------------------------------------------------------------------------
@@ -473,8 +474,8 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
             For each and each partition: transaction, partition, age_ms, left_ms (until it is
             aborted), staged (messages), acked.
         """
-        answer = waiting.look(self._core, "transactions", {"topic": check_topic_name(topic)})
-        return list(answer["transactions"])
+        body = {"topic": check_topic_name(topic)}
+        return list((self._repeat("transactions", body))["transactions"])
 
     # --- receiving -----------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class Keys:
         Returns:
             For each: id, name, grants, created_ms, ends_ms (None = never), ended.
         """
-        answer = waiting.look(self._core, "list_keys", {})
+        answer = waiting.repeat(self._core, "list_keys", {})
         return list(answer["keys"])
 
     def revoke_key(self, key: str, *, force: bool = False) -> dict[str, Any]:

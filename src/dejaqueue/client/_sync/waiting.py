@@ -48,8 +48,9 @@ def run(call: Callable[..., T], *args: Any) -> T:
     return call(*args)
 
 
-def look(core: ClientCore, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a call that changes nothing: it is made again while no broker answers."""
+def repeat(core: ClientCore, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a call that does twice what it does once, or that changes nothing: it is made
+    again while no broker answers."""
     return core.call(name, body)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dejaqueue.client import AsyncClient
 from dejaqueue.client._aio.cron import CALL_ENTRIES, AsyncCron
 from dejaqueue.errors import BadRequest
 from dejaqueue.schema.cron import CronEntry
@@ -56,7 +57,8 @@ class Broker(FakeTransport):
 
 def ask(broker: Broker, call: Callable[[AsyncCron], Awaitable[Any]]) -> Any:
     async def main() -> Any:
-        return await call(AsyncCron(broker, "t"))
+        async with AsyncClient(transport=broker) as client:
+            return await call(client.cron("t"))
 
     return asyncio.run(main())
 

@@ -3,6 +3,7 @@ package dejaqueue;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.grpc.ChannelCredentials;
+import io.grpc.Context;
 import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
@@ -19,7 +20,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.apache.arrow.flight.Action;
 import org.apache.arrow.flight.CallOption;
@@ -47,11 +49,11 @@ public final class Client implements AutoCloseable {
     static final long CALL_SECONDS_MAX = 60;
 
     final BufferAllocator memory = new RootAllocator();
-    private final List<Broker> brokers = new ArrayList<>();
-    private final AtomicInteger at = new AtomicInteger(); // which of them
     final long retryMs;
-    final Lanes lanes;
-    private final CallOption[] headers;
+    final Routes routes;
+    final Attention attention = new Attention();
+    private final CallOption[] staying;
+    private final CallOption[] following;
 
     /**
      * How to connect.
@@ -60,11 +62,18 @@ public final class Client implements AutoCloseable {
      * @param ca a PEM file with the certificates to trust; null = the system's
      * @param retryMs how long a batch is sent again after its connection broke; 0 = 30,000
      * @param flightOnly do without the broker's express lane, which is at its HTTP port
+     * @param stays have the brokers of the address pass on what another one serves; otherwise the client
+     *     goes there itself, if it is reached from here
      */
-    public record Options(String apiKey, File ca, long retryMs, boolean flightOnly) {
+    public record Options(String apiKey, File ca, long retryMs, boolean flightOnly, boolean stays) {
         /** The lane is taken where there is one. */
         public Options(String apiKey, File ca, long retryMs) {
             this(apiKey, ca, retryMs, false);
+        }
+
+        /** The client goes to the broker that serves a topic. */
+        public Options(String apiKey, File ca, long retryMs, boolean flightOnly) {
+            this(apiKey, ca, retryMs, flightOnly, false);
         }
 
         /** No key, the system's certificates, 30 seconds. */
@@ -72,9 +81,6 @@ public final class Client implements AutoCloseable {
             this("", null, 0);
         }
     }
-
-    /** One address. In a cluster any broker takes any call. */
-    record Broker(String host, ManagedChannel channel, FlightClient flight) {}
 
     /** A new due time of a message that is not leased yet, by id, or by key if it is not empty. */
     public record Change(long id, String key, long dueMs) {}
@@ -104,20 +110,21 @@ public final class Client implements AutoCloseable {
         for (String address : url.substring(mark).replaceFirst("^://", "").split(",", -1)) {
             addresses.add(parsed(scheme, address.strip(), url));
         }
-        for (URI one : addresses) {
-            int port = one.getPort() < 0 ? DEFAULT_PORT : one.getPort();
-            ManagedChannel channel = Grpc.newChannelBuilderForAddress(one.getHost(), port, credentials)
-                    .maxInboundMessageSize(Integer.MAX_VALUE).build();
-            FlightClient flight = FlightGrpcUtils.createFlightClient(memory, channel);
-            brokers.add(new Broker(one.getHost(), channel, flight));
-        }
         retryMs = options.retryMs == 0 ? 30_000 : options.retryMs;
         FlightCallHeaders sent = new FlightCallHeaders();
+        FlightCallHeaders sentToFollow = new FlightCallHeaders();
         if (!options.apiKey.isEmpty()) {
             sent.insert("authorization", "Bearer " + options.apiKey);
+            sentToFollow.insert("authorization", "Bearer " + options.apiKey);
         }
-        headers = new CallOption[] {new HeaderCallOption(sent)};
-        lanes = Lanes.of(this, secured, options);
+        sentToFollow.insert("x-dejaq-follows", "1");
+        staying = new CallOption[] {new HeaderCallOption(sent)};
+        following = new CallOption[] {new HeaderCallOption(sentToFollow)};
+        Lanes.Means means = Lanes.means(secured, options);
+        ChannelCredentials trusted = credentials;
+        routes = new Routes(
+                scheme, options.stays, told -> connected(told, trusted, means, false));
+        addresses.forEach(one -> routes.add(connected(one, trusted, means, true)));
     }
 
     private static URI parsed(String scheme, String address, String url) {
@@ -132,38 +139,44 @@ public final class Client implements AutoCloseable {
         throw DejaQException.badRequest("url", "dejaq://host:port or dejaqs://host:port", url);
     }
 
-    /** Whom to ask now. */
-    Broker broker() {
-        return brokers.get(at.get());
+    private Broker connected(URI url, ChannelCredentials credentials, Lanes.Means means, boolean named) {
+        int port = url.getPort() < 0 ? DEFAULT_PORT : url.getPort();
+        ManagedChannel channel = Grpc.newChannelBuilderForAddress(url.getHost(), port, credentials)
+                .maxInboundMessageSize(Integer.MAX_VALUE).build();
+        FlightClient flight = FlightGrpcUtils.createFlightClient(memory, channel);
+        return new Broker(this, url.getHost(), port, channel, flight, means, named);
     }
 
-    /** Has the next broker be asked if what went wrong at this one may be for its being away. */
-    void leave(Broker from, DejaQException wrong) {
-        int now = at.get();
-        if (wrong.number == DejaQException.UNAVAILABLE && brokers.get(now) == from) {
-            at.compareAndSet(now, (now + 1) % brokers.size());
-        }
+    /** Of a stream; one that follows is answered with the broker that serves the topic. */
+    CallOption[] streamOptions(boolean follows) {
+        return follows ? following : staying;
     }
 
-    CallOption[] streamOptions() {
-        return headers;
-    }
-
-    private CallOption[] callOptions(long seconds) {
-        return new CallOption[] {headers[0], CallOptions.timeout(seconds, TimeUnit.SECONDS)};
+    private CallOption[] callOptions(long seconds, boolean follows) {
+        return new CallOption[] {streamOptions(follows)[0], CallOptions.timeout(seconds, TimeUnit.SECONDS)};
     }
 
     /**
-     * Calls again while the topic is on its way to another broker: what was answered with Elsewhere
-     * was not carried out.
+     * Calls again while the topic is another broker's, or on its way there: what was answered with
+     * Elsewhere was not carried out.
      */
     <T> T followed(Supplier<T> call) {
+        return again(call, wrong -> wrong.number == DejaQException.ELSEWHERE);
+    }
+
+    /** Calls again, too, while no broker answers: for what may be done twice. */
+    <T> T patiently(Supplier<T> call) {
+        return again(
+                call, wrong -> wrong.canRetry() && wrong.number != DejaQException.RESOURCE_EXHAUSTED);
+    }
+
+    private <T> T again(Supplier<T> call, Predicate<DejaQException> may) {
         long untilNs = System.nanoTime() + retryMs * 1_000_000;
         for (int failures = 0; ; failures++) {
             try {
                 return call.get();
             } catch (DejaQException wrong) {
-                if (wrong.number != DejaQException.ELSEWHERE || System.nanoTime() > untilNs) {
+                if (!may.test(wrong) || System.nanoTime() - untilNs > 0) {
                     throw wrong;
                 }
                 try {
@@ -177,28 +190,65 @@ public final class Client implements AutoCloseable {
         }
     }
 
-    /** A call to a broker, which is left if it is away. */
-    private <T> T at(Broker asked, Supplier<T> call) {
-        try {
+    /** A call to a broker, which ends when that one falls silent. */
+    private <T> T attended(Broker asked, Supplier<T> call) {
+        Context.CancellableContext context = Context.current().withCancellation();
+        Context before = context.attach();
+        try (Attention.Watch watch =
+                attention.watch(asked, () -> context.cancel(Attention.silent()))) {
+            watch.waits();
             return call.get();
         } catch (DejaQException wrong) {
-            leave(asked, wrong);
+            throw context.cancellationCause() instanceof DejaQException silent ? silent : wrong;
+        } finally {
+            context.detach(before);
+            context.cancel(null);
+        }
+    }
+
+    /** A call about nothing that a client follows. */
+    private <T> T asked(Function<Broker, T> call) {
+        Broker asked = routes.broker();
+        try {
+            return attended(asked, () -> call.apply(asked));
+        } catch (DejaQException wrong) {
+            routes.leave(asked, wrong);
             throw wrong;
         }
     }
 
-    /** An administrative call: a JSON object in, a JSON object out. */
+    /** An administrative call: a JSON object in, a JSON object out. It is made once. */
     public JsonNode action(String name, JsonNode body) {
-        Broker asked = broker();
-        return at(asked, () -> action(asked, name, body, CALL_SECONDS_MAX));
+        return asked(broker -> action(broker, name, body, CALL_SECONDS_MAX, false));
+    }
+
+    /** One about a topic, that may be carried out twice, by the broker of the topic. */
+    JsonNode actionOf(String topic, String name, JsonNode body) {
+        return patiently(() -> {
+            Routes.Route route = routes.route(topic);
+            Broker asked = route.broker();
+            try {
+                return attended(
+                        asked, () -> action(asked, name, body, CALL_SECONDS_MAX, route.follows()));
+            } catch (DejaQException wrong) {
+                routes.learn(topic, asked, wrong);
+                throw wrong;
+            }
+        });
+    }
+
+    /** One that may be carried out twice. */
+    JsonNode repeated(String name, JsonNode body) {
+        return patiently(() -> action(name, body));
     }
 
     /** Asks one broker. */
-    JsonNode action(Broker asked, String name, JsonNode body, long seconds) {
+    JsonNode action(Broker asked, String name, JsonNode body, long seconds, boolean follows) {
         try {
+            asked.channel().resetConnectBackoff(); // it may be back
             byte[] content = DejaQException.JSON.writeValueAsBytes(body);
             Iterator<Result> results =
-                    asked.flight.doAction(new Action(name, content), callOptions(seconds));
+                    asked.flight().doAction(new Action(name, content), callOptions(seconds, follows));
             JsonNode answer = DejaQException.JSON.createObjectNode();
             for (boolean first = true; results.hasNext(); first = false) {
                 byte[] told = results.next().getBody();
@@ -219,7 +269,7 @@ public final class Client implements AutoCloseable {
             body.setAll(settings);
         }
         body.put("name", name).put("exist_ok", true);
-        followed(() -> action("create_topic", body));
+        repeated("create_topic", body);
     }
 
     /** Looks at messages without leasing them. The query has the fields of docs/wire.md, or is null. */
@@ -230,16 +280,14 @@ public final class Client implements AutoCloseable {
         }
         byte[] content = ticket.put("op", "peek").put("topic", topic).toString()
                 .getBytes(StandardCharsets.UTF_8);
-        return followed(() -> {
-            Broker asked = broker();
-            return at(asked, () -> peekOnce(asked, content));
-        });
+        return patiently(() -> asked(broker -> peekOnce(broker, content)));
     }
 
     private List<Message> peekOnce(Broker asked, byte[] content) {
         List<Message> found = new ArrayList<>();
         Ticket ticket = new Ticket(content);
-        try (FlightStream stream = asked.flight.getStream(ticket, callOptions(CALL_SECONDS_MAX))) {
+        asked.channel().resetConnectBackoff();
+        try (FlightStream stream = asked.flight().getStream(ticket, callOptions(CALL_SECONDS_MAX, false))) {
             while (stream.next()) {
                 found.addAll(Rows.messages(stream.getRoot()));
             }
@@ -263,8 +311,8 @@ public final class Client implements AutoCloseable {
     public Transaction begin(String topic, long timeoutMs) {
         ObjectNode body = DejaQException.JSON.createObjectNode();
         body.put("topic", topic).put("timeout_ms", timeoutMs);
-        JsonNode answer = followed(() -> action("begin_transaction", body));
-        return new Transaction(this, answer.path("transaction").asText());
+        JsonNode answer = actionOf(topic, "begin_transaction", body);
+        return new Transaction(this, topic, answer.path("transaction").asText());
     }
 
     /** Gives messages another due time; a status for each. */
@@ -283,32 +331,50 @@ public final class Client implements AutoCloseable {
         }
         ObjectNode command = DejaQException.JSON.createObjectNode().put("topic", topic).put("op", op);
         try (VectorSchemaRoot root = Rows.changes(memory, changes, op.equals("move"))) {
-            return write(command, root).statusesOf(changes.size());
+            // If it breaks, the outcome is unknown.
+            return followed(() -> write(topic, command, root)).statusesOf(changes.size());
         }
     }
 
-    /** Acks by id and attempt, in a transaction. */
+    /** Acks by id and attempt, in a transaction, where the same ack may be staged twice. */
     Status[] stageAcks(String topic, String transaction, List<Message> messages) {
         ObjectNode command = DejaQException.JSON.createObjectNode().put("topic", topic);
         command.put("op", "ack").put("transaction", transaction);
         try (VectorSchemaRoot root = Rows.settle(memory, messages)) {
-            return write(command, root).statusesOf(messages.size());
+            return patiently(() -> write(topic, command, root)).statusesOf(messages.size());
         }
     }
 
-    /** Sends one batch on a stream of its own; if it breaks, the outcome is unknown. */
-    private Frames.Reply write(ObjectNode command, VectorSchemaRoot root) {
-        return followed(() -> {
-            Broker asked = broker();
-            return at(asked, () -> writeOnce(asked, command, root));
-        });
+    /** Gives back by id and attempt, once. */
+    void giveBack(String topic, Left left) {
+        ObjectNode command = DejaQException.JSON.createObjectNode().put("topic", topic).put("op", "nack");
+        command.put("argument_ms", left.argumentMs()).put("released", left.released());
+        try (VectorSchemaRoot root = Rows.settle(memory, left.messages())) {
+            write(topic, command, root);
+        }
     }
 
-    private Frames.Reply writeOnce(Broker asked, ObjectNode command, VectorSchemaRoot root) {
+    /** Sends one batch about a topic on a stream of its own; if it breaks, the outcome is unknown. */
+    private Frames.Reply write(String topic, ObjectNode command, VectorSchemaRoot root) {
+        Routes.Route route = routes.route(topic);
+        try {
+            return writeOnce(route, command, root);
+        } catch (DejaQException wrong) {
+            routes.learn(topic, route.broker(), wrong);
+            throw wrong;
+        }
+    }
+
+    private Frames.Reply writeOnce(Routes.Route route, ObjectNode command, VectorSchemaRoot root) {
         CompletableFuture<Frames.Frame> answer = new CompletableFuture<>();
         FlightClient.PutListener replies = new Replies(answer::complete, answer::completeExceptionally);
-        try {
-            var stream = asked.flight.startPut(descriptor(command), root, replies, streamOptions());
+        FlightClient.ClientStreamListener stream = null;
+        try (Attention.Watch watch = attention.watch(
+                route.broker(), () -> answer.completeExceptionally(Attention.silent()))) {
+            route.broker().channel().resetConnectBackoff();
+            stream = route.broker().flight().startPut(
+                    descriptor(command), root, replies, streamOptions(route.follows()));
+            watch.waits();
             stream.putNext();
             stream.completed();
             Frames.Frame frame = answer.get(CALL_SECONDS_MAX, TimeUnit.SECONDS);
@@ -320,12 +386,22 @@ public final class Client implements AutoCloseable {
             }
             return reply;
         } catch (ExecutionException wrong) {
-            throw DejaQException.of(wrong.getCause());
+            throw abandoned(stream, DejaQException.of(wrong.getCause()));
         } catch (TimeoutException | InterruptedException wrong) {
-            throw DejaQException.unavailable("no reply in time; the outcome is unknown");
+            throw abandoned(stream, DejaQException.unavailable("no reply in time; the outcome is unknown"));
         } catch (RuntimeException wrong) {
             throw DejaQException.of(wrong);
         }
+    }
+
+    private static DejaQException abandoned(
+            FlightClient.ClientStreamListener stream, DejaQException wrong) {
+        try {
+            stream.error(wrong);
+        } catch (RuntimeException over) {
+            // It has ended by itself.
+        }
+        return wrong;
     }
 
     static FlightDescriptor descriptor(ObjectNode command) {
@@ -341,13 +417,12 @@ public final class Client implements AutoCloseable {
     /** Ends the connection. Close producers and consumers before. */
     @Override
     public void close() {
-        lanes.close();
+        attention.close();
         try {
-            brokers.forEach(one -> one.channel.shutdown());
-            for (Broker one : brokers) {
-                if (!one.channel.awaitTermination(2, TimeUnit.SECONDS)) {
-                    one.channel.shutdownNow().awaitTermination(2, TimeUnit.SECONDS);
-                }
+            routes.all().forEach(one -> one.channel().shutdown());
+            for (Broker one : routes.all()) {
+                one.lanes.close();
+                one.close();
             }
         } catch (InterruptedException wrong) {
             Thread.currentThread().interrupt();

@@ -18,8 +18,23 @@ final class ClockOffset {
     }
 
     private final ArrayDeque<Sample> samples = new ArrayDeque<>();
+    /** An earlier stream's, which is better than none. */
+    private final long formerUs;
     /** A time that the broker's clock has reached for sure: it stood in a DELIVERY. */
     long reachedUs;
+
+    ClockOffset() {
+        this(0);
+    }
+
+    private ClockOffset(long formerUs) {
+        this.formerUs = formerUs;
+    }
+
+    /** Measured anew, on the next stream. */
+    ClockOffset next() {
+        return new ClockOffset(samples.isEmpty() ? formerUs : at(nowUs())[0]);
+    }
 
     /** UTC by a clock that does not jump: the wall clock of the start, and what has elapsed since. */
     static long nowUs() {
@@ -57,6 +72,7 @@ final class ClockOffset {
     }
 
     long brokerMs(long now) {
-        return Math.max(now + at(now)[0], reachedUs) / 1_000;
+        long offset = samples.isEmpty() ? formerUs : at(now)[0];
+        return Math.max(now + offset, reachedUs) / 1_000;
     }
 }

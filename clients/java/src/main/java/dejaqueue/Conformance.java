@@ -30,25 +30,39 @@ public final class Conformance {
 
     private Conformance() {}
 
-    /** Reads from standard input until it ends. */
+    /**
+     * Reads from standard input until it ends. There is a driver for each name that requests are of: each
+     * does one at a time, all of them at the same time.
+     */
     public static void main(String[] arguments) throws IOException {
-        Conformance driver = new Conformance();
+        Map<String, ExecutorService> threads = new HashMap<>();
+        Map<String, Conformance> drivers = new HashMap<>();
         var lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            JsonNode answer;
-            try {
-                answer = driver.act(DejaQException.JSON.readTree(line));
-            } catch (DejaQException wrong) {
-                answer = told(wrong);
-            } catch (Exception wrong) {
-                wrong.printStackTrace();
-                ObjectNode error = object().put("number", 0).put("name", wrong.getClass().getName());
-                answer = object().set("error", error.put("text", wrong.toString()));
-            }
-            answers.println(answer);
+            JsonNode asked = DejaQException.JSON.readTree(line);
+            String of = asked.path("of").asText("");
+            Conformance driver = drivers.computeIfAbsent(of, missing -> new Conformance());
+            threads.computeIfAbsent(of, missing -> Executors.newSingleThreadExecutor()).execute(() -> {
+                ObjectNode answer = driver.answer(asked).put("of", of);
+                synchronized (answers) {
+                    answers.println(answer);
+                }
+            });
         }
         System.exit(0);
+    }
+
+    private ObjectNode answer(JsonNode asked) {
+        try {
+            return (ObjectNode) act(asked);
+        } catch (DejaQException wrong) {
+            return (ObjectNode) told(wrong);
+        } catch (Exception wrong) {
+            wrong.printStackTrace();
+            ObjectNode error = object().put("number", 0).put("name", wrong.getClass().getName());
+            return object().set("error", error.put("text", wrong.toString()));
+        }
     }
 
     private static ObjectNode object() {
@@ -70,7 +84,7 @@ public final class Conformance {
                 File ca = asked.hasNonNull("ca") ? new File(asked.get("ca").asText()) : null;
                 var options = new Client.Options(
                         asked.path("api_key").asText(""), ca, asked.path("retry_ms").asLong(0),
-                        asked.path("flight_only").asBoolean(false));
+                        asked.path("flight_only").asBoolean(false), asked.path("stays").asBoolean(false));
                 producers.clear();
                 client = new Client(asked.path("url").asText(), options);
             }
@@ -110,6 +124,8 @@ public final class Conformance {
             case "ack" -> {
                 return statuses(consumer.ack(named));
             }
+            case "ack_async" -> named.forEach(one -> consumer.ackAsync(List.of(one)));
+            case "flush" -> consumer.flush();
             case "nack" -> {
                 return statuses(consumer.nack(new Consumer.Refusal(
                         asked.path("delay_ms").asLong(0), asked.path("reason").asText(""),

@@ -3,6 +3,7 @@ package dejaqueue;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -12,8 +13,10 @@ import java.util.PriorityQueue;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Predicate;
 
 /**
  * Receives messages of one topic, each when it is due by the broker's clock, never before. When the
@@ -50,9 +53,10 @@ public final class Consumer implements AutoCloseable {
 
     final String topic;
     private final Client client;
-    private final ObjectNode command;
     private final int credit;
     private final Thread thread;
+    /** Something was said by a thread that must not wait. */
+    private final Semaphore poked = new Semaphore(0);
     // Guarded by `this`.
     private final PriorityQueue<Held> held =
             new PriorityQueue<>(Comparator.comparingLong(Held::releaseUs).thenComparingLong(Held::arrival));
@@ -65,23 +69,30 @@ public final class Consumer implements AutoCloseable {
     private int generation;
     private int number;
     private DejaQException refused;
-    private boolean closed;
+    private final AckPipe acks;
 
-    /** Until then it goes by Flight, after what a lane did not do. Of the thread that opens streams. */
-    private long byFlightUntilNs = System.nanoTime();
+    /** It is being closed: nothing is handed over any more. */
+    private boolean closing;
 
-    /** Whose stream was opened last. Of the same thread. */
-    private Client.Broker asked;
+    private volatile boolean closed;
+    /** No stream is opened any more. */
+    private boolean over;
+
+    /** The last stream ended as a CLOSE has it end: the broker took back what it had sent. */
+    private volatile boolean whole;
+
+    private final StreamOpener opener;
 
     Consumer(Client client, String topic, Options options) {
         this.client = client;
         this.topic = topic;
-        asked = client.broker();
+        acks = new AckPipe(client.retryMs);
         credit = options.credit <= 0 ? 1_000 : options.credit;
-        command = DejaQException.JSON.createObjectNode().put("topic", topic);
+        ObjectNode command = DejaQException.JSON.createObjectNode().put("topic", topic);
         command.put("consumer", options.name).put("lease_ms", options.leaseMs);
         ArrayNode tags = command.putArray("tags_any");
         options.tagsAny.forEach(tags::add);
+        opener = new StreamOpener(client, topic, command);
         thread = new Thread(this::run, "dejaq-consumer");
         thread.setDaemon(true);
         thread.start();
@@ -97,9 +108,11 @@ public final class Consumer implements AutoCloseable {
                 waiting.values().forEach(one -> one.completeExceptionally(DejaQException.unavailable(
                         "the connection broke; whether the messages are settled is unknown")));
                 waiting.clear();
+                acks.broke();
                 refused = closed || wrong.canRetry() ? null : wrong;
+                over = closed || refused != null;
                 notifyAll();
-                if (closed || refused != null) {
+                if (over) {
                     return;
                 }
             }
@@ -112,63 +125,40 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** By a lane where there is one, else by Flight. May wait for the broker. */
-    private ConsumeStream open() {
-        boolean byLane = System.nanoTime() - byFlightUntilNs >= 0;
-        Lanes.Opened lane = byLane ? client.lanes.forConsuming() : null;
-        if (lane != null) {
-            asked = lane.broker();
-            try {
-                return LaneConsumeStream.open(lane.socket(), client, command);
-            } catch (IOException | RuntimeException wrong) {
-                if (wrong instanceof DejaQException refused && isToBeRetried(refused)) {
-                    throw refused;
-                }
-                leaveLanes(); // Flight passes it on, or says what is wrong
-            }
-        }
-        asked = client.broker();
-        return new FlightConsumeStream(client, asked, command);
-    }
-
-    private static boolean isToBeRetried(DejaQException wrong) {
-        return wrong.canRetry() && wrong.number != DejaQException.ELSEWHERE;
-    }
-
-    private synchronized boolean isClosed() {
-        return closed;
-    }
-
-    private void leaveLanes() {
-        byFlightUntilNs = System.nanoTime() + Lanes.FLIGHT_NS;
-    }
-
     /** One stream, from its opening to its end; why it ended. */
     private DejaQException serve(boolean[] delivered) {
-        DejaQException told = DejaQException.unavailable("the broker ended the stream");
+        DejaQException ended = DejaQException.unavailable("the broker ended the stream");
+        DejaQException told = ended;
         Thread pinging = new Thread(this::ping, "dejaq-ping");
         ConsumeStream opened = null;
+        Attention.Watch watch = null;
         try {
-            opened = open();
+            opened = opener.open();
             synchronized (this) {
                 if (closed) {
                     return told;
                 }
                 generation++;
-                offset = new ClockOffset(); // the broker may be another one
+                offset = offset.next(); // the broker may be another one
+                whole = false;
                 pings.clear();
                 stream = opened;
                 say(Frames.credit(Math.max(credit - held.size() - atHand.size(), 0)));
+                sendAcks();
                 notifyAll();
             }
             opened.flush();
+            watch = client.attention.watch(opener.asked(), opened::end);
+            watch.waits();
             pinging.setDaemon(true);
             pinging.start();
             while (true) {
                 ConsumeStream.Arrival arrival = opened.next();
                 if (arrival == null || arrival.frame() instanceof Frames.Ended) {
+                    whole = told == ended; // and nothing else was said
                     break;
                 }
+                watch.hears(true);
                 delivered[0] = true;
                 if (arrival.frame() instanceof Frames.Failed failed) {
                     told = failed.error();
@@ -180,33 +170,23 @@ public final class Consumer implements AutoCloseable {
             }
         } catch (IOException | RuntimeException wrong) {
             DejaQException error = DejaQException.of(wrong);
-            told = told.getMessage().startsWith("the broker ended") ? error : told;
+            told = told == ended ? error : told;
         } finally {
             pinging.interrupt();
             synchronized (this) {
                 stream = null;
             }
+            if (watch != null) {
+                watch.close();
+            }
             if (opened != null) {
                 opened.end();
             }
         }
-        client.leave(asked, told);
-        if (opened == null || !opened.isLane()) {
-            return told;
-        }
-        if (delivered[0]) {
-            client.lanes.worked();
-        } else if (!isClosed()) {
-            client.lanes.failed();
-        }
-        if (isToBeRetried(told)) {
-            return told;
-        }
-        leaveLanes(); // Flight says what is wrong, if it is more than the lane
-        return DejaQException.unavailable("the lane ended: " + told.getMessage());
+        return opener.ended(opened, told, delivered[0], closed);
     }
 
-    /** Under the lock; `flush` it without. That it failed is told by the end of the stream. */
+    /** Under the lock; `flushStream` it without. That it failed is told by the end of the stream. */
     private void say(byte[] frame) {
         if (stream != null && !stream.say(frame)) {
             stream = null;
@@ -214,7 +194,7 @@ public final class Consumer implements AutoCloseable {
     }
 
     /** Not under the lock: the thread that reads needs it, and the broker may wait for that. */
-    private void flush() {
+    private void flushStream() {
         ConsumeStream current;
         synchronized (this) {
             current = stream;
@@ -244,6 +224,10 @@ public final class Consumer implements AutoCloseable {
                 offset.addPong(sent, ClockOffset.nowUs(), pong.brokerUs());
                 notifyAll();
             }
+        } else if (frame instanceof Frames.Reply reply && acks.answered(reply, offset.brokerMs(ClockOffset.nowUs()))) {
+            sendAcks();
+            poked.release(); // this thread must not wait until the broker takes it
+            notifyAll();
         } else if (frame instanceof Frames.Reply reply) {
             CompletableFuture<Frames.Reply> answer = waiting.remove(reply.number());
             if (answer != null) {
@@ -267,12 +251,25 @@ public final class Consumer implements AutoCloseable {
                     int before = atHand.size();
                     atHand.values().removeIf(lease -> lease.endMs() < offset.brokerMs(now));
                     room(before - atHand.size());
+                    sendAcks(); // also those that wait before they are sent again
                 }
-                flush();
-                Thread.sleep(count < 6 ? 10L << count : 1_000);
+                flushStream();
+                flushUntil(System.nanoTime() + (count < 6 ? 10L << count : 1_000) * 1_000_000);
             }
         } catch (InterruptedException over) {
             Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Says what others have put, as it comes. */
+    private void flushUntil(long untilNs) throws InterruptedException {
+        long leftNs = untilNs - System.nanoTime();
+        while (leftNs > 0) {
+            if (poked.tryAcquire(leftNs, TimeUnit.NANOSECONDS)) {
+                poked.drainPermits();
+                flushStream();
+            }
+            leftNs = untilNs - System.nanoTime();
         }
     }
 
@@ -286,6 +283,9 @@ public final class Consumer implements AutoCloseable {
     public synchronized Message receive(long waitMs) {
         long untilUs = ClockOffset.nowUs() + waitMs * 1_000;
         while (true) {
+            if (closing) {
+                throw DejaQException.unavailable("the consumer is closed");
+            }
             long now = ClockOffset.nowUs();
             long waitUs = untilUs - now;
             Held next = held.peek();
@@ -300,9 +300,6 @@ public final class Consumer implements AutoCloseable {
                 Message message = next.message;
                 atHand.put(new Handed(message.id, message.attempts), message.lease);
                 return message;
-            }
-            if (closed) {
-                throw DejaQException.unavailable("the consumer is closed");
             }
             if (refused != null) {
                 throw refused;
@@ -396,7 +393,7 @@ public final class Consumer implements AutoCloseable {
                 say(Frames.settleRows(op, fate, number, argumentMs, ids, attempts, reason));
             }
         }
-        flush();
+        flushStream();
         try {
             Frames.Reply reply = answer.get(Client.CALL_SECONDS_MAX, TimeUnit.SECONDS);
             if (reply.error() != null) {
@@ -413,11 +410,16 @@ public final class Consumer implements AutoCloseable {
     /** The messages make room for others. */
     void leave(List<Message> messages) {
         synchronized (this) {
-            int before = atHand.size();
-            messages.forEach(one -> atHand.remove(new Handed(one.id, one.attempts)));
-            room(before - atHand.size());
+            forget(messages);
         }
-        flush();
+        flushStream();
+    }
+
+    /** Under the lock. */
+    private void forget(List<Message> messages) {
+        int before = atHand.size();
+        messages.forEach(one -> atHand.remove(new Handed(one.id, one.attempts)));
+        room(before - atHand.size());
     }
 
     /** The lease that these messages are all of, if it came on this stream; null if not. */
@@ -431,13 +433,129 @@ public final class Consumer implements AutoCloseable {
         return whole ? lease : null;
     }
 
-    /** Ends the consumer: what it has and did not settle goes back to the broker at once. */
+    /**
+     * Acks messages and does not wait for the broker to make that durable. The acks are sent at once, or as
+     * soon as those before them are answered. It waits only while 20,000 are not answered.
+     *
+     * <p>What it throws is of earlier acks, the first failure since one was told, and the messages given are
+     * acked nevertheless; but not if the consumer is closed or refused. `flush` and `close` wait for all
+     * answers and tell what was not told. Refused: a message had lost its lease, and may come again. If the
+     * connection breaks before the answer, the ack is sent again. Unavailable: the lease may have ended
+     * meanwhile, so that whether the message is acked is unknown.
+     *
+     * <p>An ack is durable when `flush` or `close` has returned and none of them threw.
+     */
+    public void ackAsync(List<Message> messages) {
+        DejaQException told;
+        synchronized (this) {
+            awaitAcks(AckPipe.ACKS_MAX - 1, Long.MAX_VALUE);
+            if (closing || refused != null) {
+                throw DejaQException.unavailable("the consumer is closed");
+            }
+            acks.add(messages);
+            sendAcks();
+            forget(messages);
+            told = acks.told();
+        }
+        flushStream();
+        if (told != null) {
+            throw told;
+        }
+    }
+
+    /** Waits until all acks of `ackAsync` are answered; throws the first failure that was not told. */
+    public void flush() {
+        DejaQException told;
+        synchronized (this) {
+            awaitAcks(0, Long.MAX_VALUE);
+            told = acks.told();
+        }
+        if (told != null) {
+            throw told;
+        }
+    }
+
+    /** Under the lock; `flushStream` without. */
+    private void sendAcks() {
+        if (stream != null) {
+            acks.send((ids, attempts) -> {
+                number = number == -1 ? 1 : number + 1; // 0 asks for no reply
+                say(Frames.settleRows(Frames.ACK, 0, number, 0, ids, attempts, ""));
+                return number;
+            });
+        }
+    }
+
+    /** Under the lock, which it lets go of: until no more than so many have no answer, or never will. */
+    private void awaitAcks(int most, long untilUs) {
+        while (acks.count() > most) {
+            long leftUs = untilUs == Long.MAX_VALUE ? 1_000_000 : untilUs - ClockOffset.nowUs();
+            if (over) {
+                acks.abandon(DejaQException.unavailable("the consumer ended before the answer to an ack: "
+                        + "whether it was carried out is unknown"));
+            } else if (leftUs <= 0) {
+                acks.abandon(DejaQException.unavailable(
+                        "no answer to an ack in time: whether it was carried out is unknown"));
+            } else {
+                pause(leftUs);
+            }
+        }
+    }
+
+    /** Under the lock: what is to be given back of messages under such leases. */
+    private List<Left> left(Predicate<Message.Lease> under) {
+        List<Message> unseen = new ArrayList<>();
+        held.forEach(one -> unseen.add(one.message));
+        unseen.removeIf(one -> !under.test(one.lease));
+        List<Message> seen = new ArrayList<>();
+        atHand.forEach((one, lease) -> {
+            if (under.test(lease)) {
+                Message message = new Message();
+                message.id = one.id;
+                message.attempts = one.attempts;
+                seen.add(message);
+            }
+        });
+        return Left.of(unseen, seen, offset.brokerMs(ClockOffset.nowUs()));
+    }
+
+    /** Gives all back by calls of their own. Nobody is told if that fails. */
+    private void giveBackElsewhere() {
+        List<Left> found;
+        synchronized (this) {
+            found = left(lease -> true);
+            held.clear();
+            atHand.clear();
+        }
+        for (Left one : found) {
+            try {
+                client.giveBack(topic, one);
+            } catch (DejaQException lost) {
+                return; // leases end at their time
+            }
+        }
+    }
+
+    /**
+     * Ends the consumer, when the acks of `ackAsync` are answered; it waits for that as long as a batch is
+     * retried. What it has and did not settle goes back to the broker at once; what is not due yet comes
+     * when it is. It throws what went wrong with an ack and was not told; twice is fine.
+     */
     @Override
     public void close() {
         ConsumeStream current;
+        DejaQException told;
+        boolean first;
         synchronized (this) {
-            if (!closed) {
+            closing = true;
+            notifyAll();
+            awaitAcks(0, ClockOffset.nowUs() + client.retryMs * 1_000);
+            told = acks.told();
+            first = !closed;
+            if (first) {
                 closed = true;
+                // Before the CLOSE, which is about this stream's leases.
+                left(lease -> lease.generation() != generation).forEach(one -> say(one.frame()));
                 say(Frames.close());
                 notifyAll();
             }
@@ -447,12 +565,19 @@ public final class Consumer implements AutoCloseable {
             current.flush();
         }
         try {
-            thread.join(5_000);
+            thread.join(current == null ? 1 : 5_000);
             if (thread.isAlive() && current != null) {
                 current.end(); // it does not answer
             }
         } catch (InterruptedException wrong) {
             Thread.currentThread().interrupt();
         }
+        if (first && (current == null || !whole)) {
+            giveBackElsewhere();
+        }
+        if (told != null) {
+            throw told;
+        }
     }
+
 }

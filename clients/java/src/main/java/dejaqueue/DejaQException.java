@@ -13,7 +13,11 @@ import org.apache.arrow.flight.FlightStatusCode;
 public class DejaQException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MARK = "\ndejaq:";
-    private static final Set<Integer> LATER = Set.of(30, 31, 32, 33, 40);
+    private static final Set<Integer> LATER = Set.of(30, 31, 32, 33);
+    /** A broker lost a partition while it worked on a call. */
+    private static final int FENCED = 40;
+
+    static final int RESOURCE_EXHAUSTED = 31;
     static final int UNAVAILABLE = 32;
     /** Another broker of the cluster serves the topic. */
     static final int ELSEWHERE = 33;
@@ -68,6 +72,11 @@ public class DejaQException extends RuntimeException {
     static DejaQException ofJson(byte[] content, boolean laterByStatus) {
         try (JsonParser parser = JSON.getFactory().createParser(content)) {
             JsonNode found = JSON.readTree(parser);
+            if (found != null && found.path("number").asInt(1) == FENCED) {
+                // To a caller it is as if the broker went away: the next attempt finds the owner.
+                return unavailable("another broker took the partition over; the outcome is unknown: "
+                        + found.path("text").asText(""));
+            }
             if (found != null && found.isObject()) {
                 return new DejaQException(
                         found.path("number").asInt(1),

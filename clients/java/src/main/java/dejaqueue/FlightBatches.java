@@ -29,6 +29,7 @@ final class FlightBatches {
 
     private final Client client;
     private final ObjectNode command;
+    private final String topic;
     private final ScheduledExecutorService retries = Executors.newSingleThreadScheduledExecutor(run -> {
         Thread thread = new Thread(run, "dejaq-producer");
         thread.setDaemon(true);
@@ -59,7 +60,8 @@ final class FlightBatches {
     }
 
     private record Stream(
-            FlightClient.ClientStreamListener writer, VectorSchemaRoot root, Client.Broker broker) {}
+            FlightClient.ClientStreamListener writer, VectorSchemaRoot root, Broker broker,
+            Attention.Watch watch) {}
 
     FlightBatches(Client client, ObjectNode command) {
         byte[] name = new byte[16];
@@ -67,6 +69,7 @@ final class FlightBatches {
         this.client = client;
         producer = HexFormat.of().formatHex(name);
         this.command = command.put("producer", producer);
+        topic = command.path("topic").asText();
     }
 
     /** How long to wait before the next attempt: doubling, with jitter of a half. */
@@ -105,6 +108,7 @@ final class FlightBatches {
 
     /** That it failed is told by the end of the stream. */
     private void write(Stream to, Outgoing sending) {
+        to.watch.waits();
         Rows.fillSend(to.root, sending.messages);
         ArrowBuf metadata = client.memory.buffer(4);
         ByteBuffer bytes = ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN);
@@ -116,7 +120,11 @@ final class FlightBatches {
         }
     }
 
-    private synchronized void connect() {
+    private void connect() {
+        openStream(client.routes.route(topic)); // which may wait for a broker
+    }
+
+    private synchronized void openStream(Routes.Route route) {
         connecting = false;
         long now = System.nanoTime();
         for (Outgoing sending : List.copyOf(waiting.values())) {
@@ -128,7 +136,7 @@ final class FlightBatches {
         if (closed || waiting.isEmpty()) {
             return;
         }
-        Client.Broker asked = client.broker();
+        Broker asked = route.broker();
         asked.channel().resetConnectBackoff();
         VectorSchemaRoot root = VectorSchemaRoot.create(Rows.SEND, client.memory);
         Stream[] opened = new Stream[1];
@@ -137,11 +145,12 @@ final class FlightBatches {
                     frame -> later(() -> answered(opened[0], frame)),
                     wrong -> later(() -> ended(opened, DejaQException.of(wrong))));
             var descriptor = Client.descriptor(command);
-            var writer = asked.flight().startPut(descriptor, root, replies, client.streamOptions());
-            opened[0] = new Stream(writer, root, asked);
+            var writer = asked.flight().startPut(descriptor, root, replies, client.streamOptions(route.follows()));
+            var watch = client.attention.watch(asked, () -> writer.error(Attention.silent()));
+            opened[0] = new Stream(writer, root, asked, watch);
         } catch (RuntimeException wrong) {
             root.close();
-            client.leave(asked, DejaQException.of(wrong));
+            client.routes.learn(topic, asked, DejaQException.of(wrong));
             broke(DejaQException.of(wrong));
             return;
         }
@@ -174,7 +183,8 @@ final class FlightBatches {
             return;
         }
         stream = null;
-        client.leave(from.broker, wrong);
+        from.watch.close();
+        client.routes.learn(topic, from.broker, wrong);
         from.root.close();
         try {
             from.writer.error(wrong);
@@ -198,6 +208,7 @@ final class FlightBatches {
     }
 
     private synchronized void answered(Stream from, Frames.Frame frame) {
+        from.watch.hears(waiting.size() > 1);
         if (!(frame instanceof Frames.Reply reply)) {
             return;
         }
@@ -225,6 +236,7 @@ final class FlightBatches {
         closed = true;
         retries.shutdown();
         if (stream != null) {
+            stream.watch.close();
             stream.writer.completed();
             stream.root.close();
             stream = null;

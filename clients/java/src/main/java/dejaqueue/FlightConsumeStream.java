@@ -12,10 +12,11 @@ final class FlightConsumeStream implements ConsumeStream {
     private final FlightStream reader;
     private final FlightClient.ClientStreamListener writer;
 
-    FlightConsumeStream(Client client, Client.Broker asked, ObjectNode command) {
+    FlightConsumeStream(Client client, Routes.Route route, ObjectNode command) {
         this.client = client;
+        Broker asked = route.broker();
         asked.channel().resetConnectBackoff();
-        var exchange = asked.flight().doExchange(Client.descriptor(command), client.streamOptions());
+        var exchange = asked.flight().doExchange(Client.descriptor(command), client.streamOptions(route.follows()));
         reader = exchange.getReader();
         writer = exchange.getWriter();
     }

@@ -11,6 +11,7 @@ final class Frames {
     static final int NACK = 2;
     static final int EXTEND = 3;
     static final int DEAD = 1;
+    static final int RELEASED = 2;
     static final long UNKNOWN = -1;
     /** Of a DELIVERY; on a lane its rows are behind them. */
     static final int DELIVERY_BYTES = 40;

@@ -21,7 +21,7 @@ final class Lane {
     final boolean hasFields;
 
     private final LaneSocket socket;
-    private final Client.Broker broker;
+    final Broker broker;
     private final Lanes lanes;
     private final Map<Integer, Waiting> waiting = new ConcurrentHashMap<>();
     private final Object writing = new Object();

@@ -29,15 +29,15 @@ final class LaneConsumeStream implements ConsumeStream {
     private final ReentrantLock writing = new ReentrantLock();
     private volatile boolean over;
 
-    private LaneConsumeStream(LaneSocket socket, Client client, Schema schema) {
+    private LaneConsumeStream(LaneSocket socket, Lanes lanes, Client client, Schema schema) {
         this.socket = socket;
-        lanes = client.lanes;
+        this.lanes = lanes;
         memory = client.memory;
         this.schema = schema;
     }
 
     /** Has a connection become a consumer's; throws what the broker refuses it with. */
-    static LaneConsumeStream open(LaneSocket socket, Client client, ObjectNode command)
+    static LaneConsumeStream open(LaneSocket socket, Lanes lanes, Client client, ObjectNode command)
             throws IOException {
         try {
             socket.setPatience(OPEN_MS_MAX);
@@ -53,7 +53,7 @@ final class LaneConsumeStream implements ConsumeStream {
             }
             socket.setPatience(0);
             Schema schema = MessageSerializer.deserializeSchema(channelOf(opened.schema(), 0));
-            return new LaneConsumeStream(socket, client, schema);
+            return new LaneConsumeStream(socket, lanes, client, schema);
         } catch (IOException | RuntimeException refused) {
             socket.close();
             throw refused;

@@ -15,7 +15,7 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * Where a client gets its lanes: the broker says whether it has any. One that has none, or cannot
+ * Where a client gets its lanes to a broker, which says whether it has any. One that has none, or cannot
  * be reached there, is asked again after a growing pause; meanwhile all goes by Flight.
  */
 final class Lanes {
@@ -25,13 +25,15 @@ final class Lanes {
     private static final long FIRST_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
     private static final int ASK_SECONDS_MAX = 5;
 
+    /** What is needed to open one: a key or "", what is trusted (null = plain), whether it is wanted. */
+    record Means(String apiKey, SSLContext tls, boolean wanted) {}
+
     /** An open connection, and whether messages with fields may go by it. */
-    record Opened(Client.Broker broker, LaneSocket socket, boolean hasFields) {}
+    record Opened(Broker broker, LaneSocket socket, boolean hasFields) {}
 
     private final Client client;
-    private final String apiKey;
-    private final SSLContext tls;
-    private final boolean wanted;
+    private final Broker broker;
+    private final Means means;
     private final ReentrantLock turn = new ReentrantLock();
     private volatile Lane lane;
     private volatile boolean closed;
@@ -40,15 +42,14 @@ final class Lanes {
     private long closedUntilNs = System.nanoTime();
     private long awayUntilNs = System.nanoTime();
 
-    private Lanes(Client client, String apiKey, SSLContext tls, boolean wanted) {
+    Lanes(Client client, Broker broker, Means means) {
         this.client = client;
-        this.apiKey = apiKey;
-        this.tls = tls;
-        this.wanted = wanted;
+        this.broker = broker;
+        this.means = means;
     }
 
-    /** The lanes of a client; it trusts the same certificates as Flight. */
-    static Lanes of(Client client, boolean secured, Client.Options options) {
+    /** How lanes are opened; the same certificates are trusted as by Flight. */
+    static Means means(boolean secured, Client.Options options) {
         // A key that is no header would be refused by gRPC, too, which says so better.
         boolean wanted =
                 !options.flightOnly() && options.apiKey().chars().allMatch(one -> one > 32 && one < 127);
@@ -58,7 +59,7 @@ final class Lanes {
         } catch (GeneralSecurityException | IOException wrong) {
             wanted = false; // Flight tells what is wrong with them
         }
-        return new Lanes(client, options.apiKey(), tls, wanted);
+        return new Means(options.apiKey(), tls, wanted);
     }
 
     private static SSLContext trusting(File ca) throws GeneralSecurityException, IOException {
@@ -91,7 +92,7 @@ final class Lanes {
      */
     Lane forSending() {
         Lane found = open();
-        if (found != null || !wanted || closed || isAway() || !turn.tryLock()) {
+        if (found != null || !means.wanted || closed || isAway() || !turn.tryLock()) {
             return found;
         }
         try {
@@ -112,7 +113,7 @@ final class Lanes {
 
     /** A connection of a consumer's own; null = go by Flight. May wait for the broker. */
     Opened forConsuming() {
-        return wanted && !closed ? connect() : null;
+        return means.wanted && !closed ? connect() : null;
     }
 
     private Opened connect() {
@@ -121,19 +122,18 @@ final class Lanes {
                 return null;
             }
         }
-        Client.Broker asked = client.broker();
         try {
             JsonNode nothing = DejaQException.JSON.createObjectNode();
-            JsonNode said = client.action(asked, "lane", nothing, ASK_SECONDS_MAX);
+            JsonNode said = client.action(broker, "lane", nothing, ASK_SECONDS_MAX, false);
             String name = said.path("name").asText("");
             int port = said.path("port").asInt(0);
             if (port > 0 && port < 1 << 16 && name.matches("[!-~]+")) {
-                var place = new LaneSocket.Place(asked.host(), port, name, apiKey, tls);
+                var place = new LaneSocket.Place(broker.host(), port, name, means.apiKey, means.tls);
                 boolean hasFields = said.path("fields").asBoolean(false);
-                return new Opened(asked, LaneSocket.connect(place), hasFields);
+                return new Opened(broker, LaneSocket.connect(place), hasFields);
             }
         } catch (DejaQException wrong) {
-            client.leave(asked, wrong);
+            client.routes.leave(broker, wrong);
             if (wrong.canRetry()) { // it is away: whoever sends tries again soon
                 synchronized (this) {
                     awayUntilNs = System.nanoTime() + FIRST_PAUSE_NS;
@@ -158,8 +158,8 @@ final class Lanes {
     }
 
     /** A lane broke, or the broker ended it. */
-    void left(Client.Broker broker, DejaQException wrong) {
-        client.leave(broker, wrong);
+    void left(Broker from, DejaQException wrong) {
+        client.routes.leave(from, wrong);
     }
 
     /** A lane is of use. */

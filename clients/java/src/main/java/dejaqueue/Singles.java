@@ -30,7 +30,10 @@ final class Singles {
 
     private final Client client;
     private final FlightBatches flight;
+    private final String topic;
     private final byte[] names;
+    /** Those of the broker that was asked last. */
+    private volatile Lanes lanes;
     // Guarded by `this`.
     private final Deque<SendRow> waiting = new ArrayDeque<>();
     /** Parts of a frame that was refused for one of its rows: they go first. */
@@ -44,16 +47,19 @@ final class Singles {
 
     Singles(Client client, String topic) {
         this.client = client;
+        this.topic = topic;
+        lanes = client.routes.broker().lanes;
         flight = new FlightBatches(client, Producer.commandOf(topic));
         names = SendRow.namesOf(flight.producer, topic);
     }
 
     /** Sends a message; null = it has to go by Flight, as there is no lane for it. */
     SendRow add(Message message) {
-        if (message.payload.length > SMALL_BYTES_MAX || isElsewhere()) {
+        if (message.payload.length > SMALL_BYTES_MAX || isElsewhere() || client.routes.isPassedOn(topic)) {
             return null;
         }
-        Lane lane = client.lanes.forSending();
+        lanes = client.routes.route(topic).broker().lanes;
+        Lane lane = lanes.forSending();
         if (lane == null) {
             return null;
         }
@@ -104,27 +110,28 @@ final class Singles {
     /** Not under the lock: it may wait until the broker takes it. */
     private void dispatch(Frame frame) {
         try {
-            Lane lane = isElsewhere() ? null : client.lanes.open();
+            Lane lane = isElsewhere() ? null : lanes.open();
             if (lane == null || (frame.hasFields() && !lane.hasFields)) {
                 byFlight(frame);
                 return;
             }
             lane.send(number -> SendRow.frameOf(number, frame.number, names, frame.rows))
-                    .whenComplete((reply, broken) -> answered(frame, reply));
+                    .whenComplete((reply, broken) -> answered(frame, reply, lane.broker));
         } catch (RuntimeException wrong) {
             failed(frame, DejaQException.of(wrong));
         }
     }
 
     /** What the lane answered; null = it broke. On the thread that reads: it must not wait. */
-    private void answered(Frame frame, Frames.Reply reply) {
+    private void answered(Frame frame, Frames.Reply reply, Broker from) {
         DejaQException wrong = reply == null ? null : reply.error();
         if (reply != null && wrong == null && reply.ids().length == frame.rows.size()) {
             done(frame, reply);
         } else if (wrong != null && wrong.number == BAD_REQUEST && frame.rows.size() > 1) {
             halve(frame);
         } else {
-            if (wrong != null && wrong.number == DejaQException.ELSEWHERE) {
+            if (wrong != null && wrong.number == DejaQException.ELSEWHERE
+                    && !client.routes.learn(topic, from, wrong)) {
                 elsewhereUntilNs = System.nanoTime() + Lanes.FLIGHT_NS;
             }
             flight.later(() -> byFlight(frame));

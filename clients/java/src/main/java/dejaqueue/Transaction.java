@@ -14,13 +14,16 @@ public final class Transaction {
     private static final int SEQUENCE_BITS = 47;
 
     private final Client client;
+    /** Which keeps its decision. */
+    private final String topic;
     private final String name;
     private final Map<String, Producer> producers = new HashMap<>();
     private final Set<String> participants = new TreeSet<>();
     private DejaQException wrong;
 
-    Transaction(Client client, String name) {
+    Transaction(Client client, String topic, String name) {
         this.client = client;
+        this.topic = topic;
         this.name = name;
     }
 
@@ -87,6 +90,6 @@ public final class Transaction {
         ObjectNode body = DejaQException.JSON.createObjectNode().put("transaction", name);
         ArrayNode named = body.putArray("participants");
         participants.forEach(named::add);
-        client.followed(() -> client.action(action, body));
+        client.actionOf(topic, action, body);
     }
 }

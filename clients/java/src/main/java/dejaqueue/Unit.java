@@ -1,10 +1,12 @@
 package dejaqueue;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
@@ -71,6 +73,8 @@ public final class Unit {
         check(((Frames.Reply) read(page, "REPLY 4:")).statusesOf(3)[2] == Status.LEASE_LOST, "REPLY 4");
         DejaQException refused = ((Frames.Reply) read(page, "REPLY 5:")).error();
         check(refused.number == 11 && !refused.canRetry(), "REPLY 5");
+        byte[] fenced = "{\"number\": 40, \"error\": \"Fenced\", \"text\": \"\"}".getBytes(StandardCharsets.UTF_8);
+        check(DejaQException.ofJson(fenced, false).number == DejaQException.UNAVAILABLE, "fenced");
         Frames.Pong pong = (Frames.Pong) read(page, "PONG 1:");
         check(pong.equals(new Frames.Pong(1, 1_000_000, 1_700_000_000_000_000L)), "PONG 1");
         Frames.Frame head = read(page, "DELIVERY:");
@@ -82,6 +86,9 @@ public final class Unit {
         lane();
         clock();
         addresses();
+        routes();
+        acks();
+        left();
         System.out.println("PASS");
     }
 
@@ -142,15 +149,15 @@ public final class Unit {
 
     private static void addresses() {
         try (Client client = new Client("dejaq://a:1,b", new Client.Options())) {
-            Client.Broker first = client.broker();
+            Broker first = client.routes.broker();
             check(first.host().equals("a"), "begins with the first");
-            client.leave(first, DejaQException.badRequest("topic", "a name", ""));
-            check(client.broker() == first, "leaves a broker that refuses something");
-            client.leave(first, DejaQException.unavailable("away"));
-            client.leave(first, DejaQException.unavailable("told by another stream"));
-            check(client.broker().host().equals("b"), "leaves a broker that is away, once");
-            client.leave(client.broker(), DejaQException.unavailable("away, too"));
-            check(client.broker() == first, "comes back to the first");
+            client.routes.leave(first, DejaQException.badRequest("topic", "a name", ""));
+            check(client.routes.broker() == first, "leaves a broker that refuses something");
+            client.routes.leave(first, DejaQException.unavailable("away"));
+            client.routes.leave(first, DejaQException.unavailable("told by another stream"));
+            check(client.routes.broker().host().equals("b"), "leaves a broker that is away, once");
+            client.routes.leave(client.routes.broker(), DejaQException.unavailable("away, too"));
+            check(client.routes.broker() == first, "comes back to the first");
         }
         for (String wrong : List.of("dejaq://", "dejaq://a,,b", "http://a", "a:7464", "dejaq://a, b c")) {
             try (Client client = new Client(wrong, new Client.Options())) {
@@ -159,5 +166,95 @@ public final class Unit {
                 check(refused.number == 10, wrong);
             }
         }
+    }
+
+    private static DejaQException elsewhere(String url, int spread) {
+        ObjectNode fields = DejaQException.JSON.createObjectNode().put("url", url).put("spread", spread);
+        return new DejaQException(33, "Elsewhere", "it is", fields, true);
+    }
+
+    private static void routes() {
+        try (Client client = new Client("dejaq://a:1,b:2", new Client.Options())) {
+            Routes routes = client.routes;
+            Broker first = routes.broker();
+            check(routes.route("t").equals(new Routes.Route(first, true)), "begins at the first");
+            check(routes.learn("t", first, elsewhere("dejaq://b:2", 0)), "is told where it is");
+            Broker second = routes.route("t").broker();
+            check(second != first && routes.route("t").follows(), "goes where the topic is");
+            check(routes.broker() == first && routes.route("u").broker() == first, "that topic alone");
+            check(routes.learn("t", second, elsewhere("", 0)), "it is on its way");
+            check(routes.route("t").broker() == first, "asks the first where it went");
+            routes.learn("t", first, elsewhere("dejaq://b:2", 0));
+            routes.learn("t", second, DejaQException.unavailable("away"));
+            check(routes.route("t").broker() == first, "a broker that is away serves nothing");
+            check(!routes.learn("t", first, elsewhere("", 3)), "a topic in shards is no broker's");
+            check(routes.isPassedOn("t") && !routes.route("t").follows(), "any broker puts it together");
+            check(!routes.learn("u", first, elsewhere("dejaqs://b:2", 0)), "TLS is another matter");
+            check(!routes.route("u").follows(), "brokers pass it on");
+        }
+        var stays = new Client.Options("", null, 0, false, true);
+        try (Client client = new Client("dejaq://a:1", stays)) {
+            Broker first = client.routes.broker();
+            check(!client.routes.learn("t", first, elsewhere("dejaq://b:2", 0)), "it stays");
+            check(client.routes.route("t").equals(new Routes.Route(first, false)), "where it is");
+        }
+    }
+
+    private static Message leased(long id, long endMs) {
+        Message found = new Message();
+        found.id = id;
+        found.attempts = 1;
+        found.lease = new Message.Lease(0, 1, 1, endMs, 1);
+        return found;
+    }
+
+    private static Frames.Reply reply(int number, int rows, int... statuses) {
+        byte[] found = new byte[statuses.length];
+        for (int row = 0; row < found.length; row++) {
+            found[row] = (byte) statuses[row];
+        }
+        return new Frames.Reply(number, rows, new long[0], found, null);
+    }
+
+    private static void acks() {
+        List<Integer> sent = new ArrayList<>();
+        AckPipe.Send send = (ids, attempts) -> {
+            sent.add(ids.length);
+            return sent.size();
+        };
+        AckPipe pipe = new AckPipe(60_000);
+        for (int id = 0; id < 5; id++) {
+            pipe.add(List.of(leased(id, 9_000)));
+            pipe.send(send);
+        }
+        check(sent.equals(List.of(1)), "they wait while others are on their way");
+        check(pipe.answered(reply(1, 1), 0), "an answer");
+        pipe.send(send);
+        check(sent.equals(List.of(1, 4)), "then they go together");
+        pipe.broke();
+        pipe.send(send);
+        check(sent.equals(List.of(1, 4, 4)) && pipe.count() == 4, "they are sent again");
+        check(pipe.answered(reply(3, 4, 0, 3, 0, 1), 0), "an answer");
+        check(pipe.told() == null && pipe.count() == 0, "their leases go on: they are acked");
+        pipe.add(List.of(leased(9, 9_000)));
+        pipe.send(send);
+        pipe.answered(reply(4, 1, 3), 0);
+        check(pipe.told().number == 20 && pipe.told() == null, "a lease that was lost is told, once");
+        pipe.add(List.of(leased(10, 9_000)));
+        pipe.send(send);
+        pipe.broke();
+        pipe.send(send);
+        pipe.answered(reply(6, 1, 3), 9_000);
+        check(pipe.told().number == DejaQException.UNAVAILABLE, "whether it is acked is unknown");
+        check(!pipe.answered(reply(7, 1), 0), "no answer to an ack");
+    }
+
+    private static void left() {
+        Message held = leased(1, 9_000);
+        held.dueMs = 10_000;
+        List<Left> found = Left.of(List.of(held), List.of(leased(3, 9_000)), 1_000);
+        check(found.size() == 2 && found.get(0).released() && !found.get(1).released(), "two ways back");
+        check(found.get(0).argumentMs() == 9_002 && found.get(1).argumentMs() == 0, "not due before");
+        check(Left.of(List.of(), List.of(), 0).isEmpty(), "nothing is left");
     }
 }
