@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
@@ -28,6 +27,7 @@ from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, EncryptionKeyMissing, JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal
 from dejaqueue.log_rate import LogRate
+from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import packing, texts
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK, UNREAD
 from dejaqueue.schema.references import marked_rows
