@@ -354,6 +354,7 @@ class Node:
         self._leaving = True
         membership = self._membership
         if membership is not None and membership.is_valid() and self._broker is not None:
+            self._broker.backups.archiver.finish()  # what is handed over is closed here
             self._hand_all_over(membership, self._broker)
         self._stopping = True
         for wake in (self._round, self._renewal, self._deadline):
