@@ -18,6 +18,7 @@ import pytest
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.instants import chosen
+from dejaqueue.backup.strands import StrandIndex, pieces_of, strands_of
 from dejaqueue.broker.backup import cluster_cuts
 from dejaqueue.broker.backup.restoring import Restore, RestorePlan, RestoreReport
 from dejaqueue.broker.broker import Broker
@@ -32,7 +33,8 @@ from tests.cluster.test_backup import NearCluster
 from tests.cluster.test_message_history import NextDoor
 from tests.patience import until
 
-FAR_MS = 3_600_000
+CUTS = 15
+"""So many of all are restored."""
 
 
 class Archiving(NearCluster):
@@ -40,6 +42,7 @@ class Archiving(NearCluster):
 
     Attributes:
         silent: names of brokers that do not answer in turns.
+        late_seconds: so much later who begins a turn hears that another one has begun it.
     """
 
     def __init__(self, where: Path, interval_ms: int = 20) -> None:
@@ -49,6 +52,7 @@ class Archiving(NearCluster):
             url=self.where, archive_interval_ms=interval_ms, interval_ms=86_400_000
         )
         self.silent: set[str] = set()
+        self.late_seconds = 0.0
 
     def listen(self, name: str, broker: Broker) -> str:
         address = super().listen(name, broker)
@@ -93,15 +97,18 @@ class _Selective(NextDoor):
 
     def __init__(self, cluster: Archiving) -> None:
         super().__init__(cluster.brokers)
-        self._silent = cluster.silent
+        self._cluster = cluster
 
     def ask(self, url: str, action: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        if action == TURN and url.split("/")[2].split(":")[0] in self._silent:
+        if action == TURN and url.split("/")[2].split(":")[0] in self._cluster.silent:
             silence: Future[dict[str, Any]] = Future()
             error = Unavailable("it does not answer")
             threading.Timer(0.5, silence.set_exception, [error]).start()  # as the way there does
             return silence
-        return super().ask(url, action, body)
+        answer = super().ask(url, action, body)
+        if body.get("step") == "begin" and action == TURN:
+            threading.Event().wait(self._cluster.late_seconds)
+        return answer
 
 
 @pytest.fixture
@@ -210,6 +217,61 @@ def test_a_message_that_is_passed_on_under_load_is_somewhere__whoever_serves_it(
     assert not lost, f"{len(lost)} of {len(wanted)} are lost"
     assert len(wanted) > 100
     assert len(left) == len(set(left))
+
+
+def test_each_cut_has_what_is_passed_on_in_one_place_or_the_other(
+    cluster: Archiving, tmp_path: Path
+) -> None:
+    """While one broker has begun a turn and the other has not, much could be passed on between
+    them: an ack that is in the cut, of what was sent on behind it."""
+    names = [f"topic-{number}" for number in range(6)]
+    made(cluster, *names)
+    for name in names:
+        cluster.send_to_owner(name, ["0"])
+    until(lambda: cluster.reach_ms() > 0, "the first backup")
+    until(lambda: cluster.leader() != "", "somebody takes cuts")
+    leader, cluster.late_seconds = cluster.leader(), 0.01
+    first = next(one for one in names if cluster.owners(one) == [leader])
+    second = next(one for one in names if cluster.owners(one) != [leader])
+    source, target = cluster.owner(first), cluster.owner(second)
+    sent, passed, numbers = list[tuple[int, str]](), list[str](), iter(range(1, 1_000_000))
+
+    def enter() -> None:
+        text = f"{next(numbers)}"
+        send(source, first, [text], 0)
+        sent.append((source.clock.utc_ms(), text))
+
+    def pass_on() -> None:
+        with (
+            client_of(source) as client,
+            client.consume(first, idle_ms=50, prefetch=20) as messages,
+        ):
+            for message in messages:
+                send(target, second, [message.payload.decode()])
+                message.ack(wait=True)
+                passed.append(message.payload.decode())
+
+    load = Load(enter, pass_on)
+    until(lambda: len(passed) > 200, "there is load")
+    load.end()
+    cluster.late_seconds = 0.0
+    cluster.archived()
+    archive = Archive.open(cluster.where)
+    manifest = archive.newest()
+    assert manifest is not None
+    index = StrandIndex(manifest)
+    for _, piece in pieces_of(strands_of(archive.bucket, manifest.chain)):
+        index.add(piece)
+    instants = sorted({one.at_ms for one in index._cuts if one.at_ms > sent[0][0]})
+    for place, instant_ms in enumerate(instants[:: max(1, len(instants) // CUTS)]):
+        report = cluster.restored(tmp_path / f"{place}", instant_ms)
+        assert report.cut_ms == instant_ms
+        broker = started(tmp_path / f"{place}")
+        left = {*there(broker, first), *there(broker, second)}
+        broker.stop()
+        lost = {text for at_ms, text in sent if at_ms < instant_ms} - left
+        assert not lost, f"cut {place}: {len(lost)} are in neither topic"
+    assert len(instants) > 10
 
 
 def test_a_broker_that_is_silent_in_turns_holds_others_up_once(

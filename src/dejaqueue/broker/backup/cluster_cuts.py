@@ -72,8 +72,10 @@ class ClusterCuts:
         self._broker, self._turns = broker, turns
         self._again_us = self._failures = 0
         self._known: tuple[int, frozenset[str]] | None = None
+        self._given_up: dict[int, tuple[str, str, int]] | None = None
+        """Who owned what when a turn was given up: others may be quicker to answer."""
         self._probes: dict[str, Future[Answer]] = {}
-        self.is_due = self.is_missing = False
+        self.is_due = self.is_missing = self._is_settled = False
         self.chain = ""
 
     def taken(
@@ -89,9 +91,10 @@ class ClusterCuts:
             Unavailable: the catalogue or the coordinator cannot be asked. JournalDamaged.
         """
         self.is_due, clock = True, self._broker.clock
-        if clock.now_us() < self._again_us:
-            return None
         owners = self._owners()
+        are_known = owners is None or owners.slots == self._given_up
+        if are_known and clock.now_us() < self._again_us:
+            return None
         if owners is not None and not (owners.is_whole and owners.slots):
             return None
         revision = catalogue.tail()
@@ -100,29 +103,34 @@ class ClusterCuts:
             return None
         others = {} if owners is None else self._others(owners)
         if self._failures and not self._are_there(others):
-            self._give_up("a broker is silent")
+            self._give_up("a broker is silent", owners)
             return None
         # What is acknowledged later in this millisecond is in the next turn.
         at_ms = clock.utc_ms() - 1
         ends = self._turn(others, chain)
         if ends is None:
-            self._give_up("a broker did not answer in time")
+            self._give_up("a broker did not answer in time", owners)
             return None
         self._failures = 0
         self.is_missing = not logs <= ends.keys()
         if self.is_missing:
             return None
         found = {OWN_NAME: revision, **{name: ends[name] for name in logs}}
-        if found == last:
+        is_same = found == last
+        if is_same and self._is_settled:
             self.is_due = False
             return None
         if catalogue.tail() != revision or not self._are_same(owners):
             return None
         self.is_due = False
+        # What came while the brokers heard of the turn is in it, though it is later than the cut
+        # says: when nothing more comes, one more cut says that all is there.
+        self._is_settled = is_same
         clocks = 1 if owners is None else max(CLOCKS_MIN, len(owners.urls))
         return LogCut(at_ms, found, clocks)
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str, owners: Owners | None) -> None:
+        self._given_up = None if owners is None else owners.slots
         self._failures += 1
         pause_us = min(AGAIN_US << min(self._failures, 16), AGAIN_US_MAX)
         self._again_us = self._broker.clock.now_us() + pause_us
