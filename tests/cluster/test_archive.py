@@ -369,6 +369,27 @@ def test_a_broker_that_did_not_hear_of_a_chain_hears_of_it_in_a_turn(cluster: Ar
     assert [one.backups.archiver.trouble() for one in cluster.brokers.values()] == ["", ""]
 
 
+def test_a_broker_whose_membership_ends_says_nothing_more_of_what_it_had(
+    cluster: Archiving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journals may hang, and be open for long: by then others have appended to them."""
+    made(cluster, "first", "second")
+    for topic in ("first", "second"):
+        cluster.send_to_owner(topic, ["0"])
+    until(lambda: cluster.reach_ms() > 0, "the first backup")
+    cluster.archived()
+    name = next(name for name, one in cluster.brokers.items() if one.turn_hold.published())
+    node, broker = cluster.nodes[name], cluster.brokers[name]
+    monkeypatch.setattr(node._hand_overs, "drop", lambda *_: None)  # it hangs
+    before = broker.turn_hold.published()
+    node._fence()
+    assert all(one.has_ended for one in before.values())
+    monkeypatch.undo()
+    served = [one.served_as for one in broker.runtimes()]
+    node._hand_overs.drop(broker, served)
+    cluster.archived()
+
+
 def test_a_topic_that_is_deleted_holds_nothing_up(cluster: Archiving, tmp_path: Path) -> None:
     made(cluster, "first", "gone")
     for topic in ("first", "gone"):

@@ -440,9 +440,11 @@ class Broker:
             return
         if not drain:
             runtime.ownership.end()
+            runtime.partitions.unpublish()
         close_one = handing_over.let_go if drain else handing_over.drop
         runtime.close(close_one, seconds_max)
         runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
+        runtime.partitions.unpublish()
         runtime.end_consumers(moved(name))
 
     def catalogue_changed(self, names: Collection[str] | None = None) -> None:

@@ -147,6 +147,11 @@ class Partition:
         """Have it stepped soon."""
         self.core.ring()
 
+    def unpublish(self) -> None:
+        """It is not to be served here any more, though what hangs may hold up its end."""
+        if self.was_read:
+            self.core.commits.unpublish()
+
     @property
     def backlog(self) -> Backlog:
         """What is live in it, as of its last step."""

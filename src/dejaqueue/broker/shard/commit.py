@@ -248,11 +248,16 @@ class Commits:
         self._wait()
         self.commit(behind=False)
 
+    def unpublish(self) -> None:
+        """Whatever lands from here on, this partition is another broker's, or is read again. Any
+        thread; twice is fine."""
+        if self._ports.publication is not None:
+            self._ports.publication.end()
+
     def abandon(self, error: DejaQError) -> None:
         """Answer what is not durable with the error, and give the credit of its pushes back."""
         self._wait(quietly=True)
-        if self._ports.publication is not None:
-            self._ports.publication.end()
+        self.unpublish()
         groups = [self.group] if self._failed is None else [self._failed, self.group]
         self.group = Group()
         self._failed = None

@@ -115,6 +115,13 @@ class TurnHold:
             if self._published.get(one.log) is one:
                 del self._published[one.log]
 
+    def forget_all(self) -> None:
+        """Nothing is served here any more, though it may take a while until all is closed."""
+        with self._changed:
+            for one in self._published.values():
+                one.has_ended = True
+            self._published = {}
+
     # --- who takes cuts -----------------------------------------------------------------------
 
     def begin(self, turn: str) -> dict[str, int]:

@@ -138,3 +138,16 @@ def test_what_two_brokers_say_is_a_cut__because_answers_wait(does_hold: bool) ->
     torn = [(left, right) for left, right in ends if right > left]
     assert bool(torn) is not does_hold, torn[:5]
     assert len(ends) == 300
+
+
+def test_nothing_is_said_any_more_of_what_is_not_served__though_it_may_still_land() -> None:
+    turns = hold()
+    one, other = turns.open(7, 3, JOURNAL, 10), turns.open(8, 0, JOURNAL, 1)
+    turns.forget_all()
+    assert one.has_ended
+    assert other.has_ended
+    other.published(5)
+    assert turns.begin("a") == {}
+    assert turns.open(8, 0, JOURNAL, 7).tail == 7
+    assert turns.end("a")
+    assert turns.begin("b") == {"8/0": 7}
