@@ -136,8 +136,8 @@ class BackupSettings(Group):
         description="How often what is new in the journals is stored besides, between two backups, "
         "in one object for all topics; none while nothing is done. 100: at most a fifth of a "
         "second is lost with the broker's disk, if the store answers within 100 ms; a third, of "
-        "several processes. 0 = not at all. For a broker with its journals in a directory, of one "
-        "process or several. Cannot change live.",
+        "several processes or brokers. 0 = not at all. For journals in a directory or on "
+        "a server; of a cluster, in the settings of all brokers. Cannot change live.",
     )
     backups_max: int = Field(
         default=0,

@@ -102,6 +102,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "ask_history": ("brokers", {"id": 0}),
     "ask_erasure": ("brokers", {"partition": 0, "step": "find"}),
     "ask_backup": ("brokers", {"backup": "x", "step": "look"}),
+    "ask_turn": ("brokers", {"step": "look"}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
     "writes": ("PM", {"topic": MINE}),
     "begin_payload": ("P", {"topic": MINE}),

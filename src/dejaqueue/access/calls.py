@@ -430,10 +430,17 @@ ACTIONS = _table([
     ),
     Call(
         "ask_backup",
-        ("backup", "step", "url", "store", "parent", "full"),
+        ("backup", "step", "url", "store", "parent", "full", "logs", "chain"),
         Rule(peers=True),
         "Have another broker do a step of its part of a backup of the cluster.",
         required=("backup", "step"),
+    ),
+    Call(
+        "ask_turn",
+        ("step", "turn", "chain", "missing"),
+        Rule(peers=True),
+        "Have another broker do a step of a turn of the archive of the cluster.",
+        required=("step",),
     ),
     # --- a standby
     Call(

@@ -75,6 +75,7 @@ class LogPiece:
         data_keys: wrapped keys that those before did not have, as in manifests.
         ends: of a cut through the logs of several processes, as of `at_ms`: where each log ended;
             the entries up to there are in the strands of all of them. Empty = it says none.
+        clocks: of that cut, as in manifests.
         fence: id of the standby that ended the chain with this piece, which has nothing else; "" =
             it is one like all others.
     """
@@ -88,6 +89,7 @@ class LogPiece:
     reached: dict[str, int] = field(default_factory=dict)
     data_keys: dict[str, str] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
+    clocks: int = 1
     fence: str = ""
 
     def encode(self, buffer: PieceScratch | None = None) -> memoryview:
@@ -116,6 +118,7 @@ class LogPiece:
                 "reached": self.reached,
                 "data_keys": self.data_keys,
                 **({"ends": self.ends} if self.ends else {}),
+                **({"clocks": self.clocks} if self.clocks > 1 else {}),
                 **({"fence": self.fence} if self.fence else {}),
             },
             separators=(",", ":"),

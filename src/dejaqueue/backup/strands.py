@@ -23,6 +23,7 @@ from dejaqueue.backup.log_pieces import LogPiece
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.errors import JournalDamaged
+from dejaqueue.journal.segments.store import OWN_NAME
 
 _CUTS_BACK: Final = 64
 """Pieces of a strand that are read for its last cut: who takes cuts says one in almost each."""
@@ -34,10 +35,12 @@ class LogCut(NamedTuple):
     Attributes:
         at_ms: what was acknowledged by then, UTC, is in it.
         ends: where each log ended.
+        clocks: how many clocks gave the entries their times, as in manifests.
     """
 
     at_ms: int
     ends: dict[str, int]
+    clocks: int = 1
 
 
 def strand_name(chain: str, node: str) -> str:
@@ -93,6 +96,7 @@ class StrandIndex:
 
     Attributes:
         reached: up to where strands say that they have each log.
+        clocks: how many clocks gave entries their times, as far as cuts say.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -100,6 +104,7 @@ class StrandIndex:
         self._bounds: dict[str, list[tuple[int, int]]] = {}
         self.reached: dict[str, int] = dict(manifest.logs)
         self._cuts: list[LogCut] = []
+        self.clocks = 1
 
     def add(self, piece: LogPiece) -> None:
         """Know of a piece."""
@@ -107,7 +112,8 @@ class StrandIndex:
             self._bounds.setdefault(one.log, []).append((one.after, one.last))
         self.add_last(piece)
         if piece.ends:
-            self._cuts.append(LogCut(piece.at_ms, piece.ends))
+            self._cuts.append(LogCut(piece.at_ms, piece.ends, piece.clocks))
+            self.clocks = max(self.clocks, piece.clocks)
 
     def add_last(self, piece: LogPiece) -> None:
         """Know how far a strand goes, of its last piece."""
@@ -118,12 +124,13 @@ class StrandIndex:
         """Up to where there are all entries of each log.
 
         Args:
-            damaged: told where one is missing in front of others; None = it is raised.
+            damaged: told where one is missing in front of others, of a log that was there to the
+                end; None = it is raised.
 
         Raises:
             JournalDamaged.
         """
-        found = dict(self._from)
+        found, newest = dict(self._from), max(self._cuts, key=_order, default=None)
         for name, bounds in self._bounds.items():
             bounds.sort()
             # Of a log that came into use since the backup, entries say whether all are there.
@@ -131,9 +138,10 @@ class StrandIndex:
             for after, last in bounds:
                 if after > at:
                     gap = f"the archive: entries {at + 1} to {after} of log {name} are missing"
-                    if damaged is None:
-                        raise JournalDamaged(gap)
-                    damaged(gap)
+                    if newest is None or name in newest.ends:
+                        if damaged is None:
+                            raise JournalDamaged(gap)
+                        damaged(gap)
                     break
                 at = max(at, last)
             found[name] = at
@@ -150,12 +158,13 @@ class StrandIndex:
             last_ms: none that is later than this one.
         """
         found = None
-        # Each cut is within the next: clocks may have been put right meanwhile, positions not.
-        for cut in sorted(self._cuts, key=lambda one: sum(one.ends.values())):
+        # Each cut is within the next: clocks may have been put right meanwhile, positions not. Of a
+        # topic that is gone by the next one, which the catalogue says, entries may be missing.
+        for cut in sorted(self._cuts, key=_order):
             if last_ms is not None and cut.at_ms > last_ms:
                 break
             if not self._is_whole(cut, covered):
-                break
+                continue
             found = cut
             if until_ms is not None and cut.at_ms >= until_ms:
                 break
@@ -166,6 +175,10 @@ class StrandIndex:
             end <= max(covered.get(name, 0), self._from.get(name, 0))
             for name, end in cut.ends.items()
         )
+
+
+def _order(cut: LogCut) -> tuple[int, int]:
+    return cut.ends.get(OWN_NAME, 0), sum(cut.ends.values())
 
 
 def last_instant(bucket: Bucket, manifest: Manifest) -> int:

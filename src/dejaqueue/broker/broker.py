@@ -34,6 +34,7 @@ from dejaqueue.broker.replacement import take_out
 from dejaqueue.broker.roster import Roster
 from dejaqueue.broker.shard.opening import OPENERS
 from dejaqueue.broker.shard.timekeeping import broker_clock
+from dejaqueue.broker.shard.turn_hold import TurnHold
 from dejaqueue.broker.site import Site
 from dejaqueue.broker.standby.following import follow_change, follow_entries
 from dejaqueue.broker.standby.standby import Standby
@@ -158,7 +159,7 @@ class Broker:
         self.phase, self.started_us = "not started", 0
         self.peers: Peers | None = None
         self.lane: LaneAddress | None = None
-        self.where, self.site = "", Site()
+        self.where, self.site, self.turn_hold = "", Site(), TurnHold(self.clock)
         self.standby = Standby(self, lambda: self.where)
         coordinator = Coordinator(
             self.runtime,
@@ -274,6 +275,7 @@ class Broker:
         runtimes = list(self._topics.values())
         self.carrier.close()
         self.backups.close()
+        self.backups.archiver.finish()  # journals on a server are read while they are open
         self._payload_collector.stop()
         if self._erasing is not None and self._erasure_schedule is not None:
             self._erasure_schedule.stop()
@@ -324,7 +326,10 @@ class Broker:
             lambda: self.site.stands_by,
         )
         counting = TopicCounts()
-        duties_of = self._roster.of_topic(topic, counting, len(self.served_names(topic)))
+        hold = self.turn_hold if self.backups.archiver.holds_turns else None
+        publish = None if hold is None else partial(hold.open, number)
+        shards = len(self.served_names(topic))
+        duties_of = self._roster.of_topic(topic, counting, shards, publish)
         return ServedTopic(topic, service, self._ports, counting, duties_of)
 
     def _grow_topic(self, name: str, count: int) -> None:  # a worker calls it: return at once
@@ -436,9 +441,11 @@ class Broker:
             return
         if not drain:
             runtime.ownership.end()
+            runtime.partitions.unpublish()
         close_one = handing_over.let_go if drain else handing_over.drop
         runtime.close(close_one, seconds_max)
         runtime.ownership.end()  # what hangs longer than that lands in somebody else's time
+        runtime.partitions.unpublish()
         runtime.end_consumers(moved(name))
 
     def catalogue_changed(self, names: Collection[str] | None = None) -> None:

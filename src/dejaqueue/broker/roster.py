@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 from dejaqueue.broker.counting import TopicCounts
 from dejaqueue.broker.cron.fire import CronFiring
@@ -27,9 +28,11 @@ from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.shard.pace_chore import PaceChore
 from dejaqueue.broker.shard.retention_chore import RetentionChore
 from dejaqueue.broker.shard.seeding_chore import SeedingChore
+from dejaqueue.broker.shard.turn_hold import Publication
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.staging import StagedWatch
+from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
 from dejaqueue.settings import DispatchSettings
 
@@ -53,13 +56,18 @@ class Roster:
     cold: ColdObjects | None = None
 
     def of_topic(
-        self, topic: Topic, counting: TopicCounts, shards: int = 1
+        self,
+        topic: Topic,
+        counting: TopicCounts,
+        shards: int = 1,
+        publish: Callable[[int, Journal, int], Publication] | None = None,
     ) -> Callable[[int], Duties]:
         """The duties of the partitions of a topic, by number.
 
         Args:
             counting: what its partitions count together.
             shards: in how many it is served.
+            publish: begins to say what is durable in a partition; None = nobody asks.
         """
         topic_name = topic.name
         forecast = Forecast(
@@ -88,6 +96,7 @@ class Roster:
                     *cold,
                 ),
                 lambda: (DeadLetters(self.carrier), PaceChore()),
+                None if publish is None else partial(publish, partition_number),
             )
 
         return duties_of

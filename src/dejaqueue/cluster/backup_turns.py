@@ -15,6 +15,7 @@ from typing import Final
 from dejaqueue.broker.topic.cluster_port import Owners
 from dejaqueue.clock import Clock
 from dejaqueue.cluster import members, ownership
+from dejaqueue.cluster.cuts_lead import CutsLead
 from dejaqueue.cluster.turn import Turn
 from dejaqueue.coordinator.interface import Coordinator
 
@@ -28,6 +29,7 @@ class BackupTurns:
 
     def __init__(self, node: str, coordinator: Coordinator, clock: Clock) -> None:
         self.node, self._coordinator, self._clock = node, coordinator, clock
+        self._lead = CutsLead(node, coordinator, clock)
 
     def turn(self) -> AbstractContextManager[Callable[[], None]]:
         """The right to take a backup. Raises Refused: another broker has it. Unavailable."""
@@ -51,3 +53,11 @@ class BackupTurns:
             {slot: (one.node, one.session, one.revision) for slot, one in owners.items()},
             is_whole=all(view.living_owner(slot) is not None for slot in owners),
         )
+
+    def leads_cuts(self) -> bool:
+        """Whether this broker takes the cuts of the archive."""
+        return self._lead.has()
+
+    def leave_cuts(self) -> None:
+        """Another broker may take them."""
+        self._lead.leave()

@@ -354,6 +354,7 @@ class Node:
         self._leaving = True
         membership = self._membership
         if membership is not None and membership.is_valid() and self._broker is not None:
+            self._broker.backups.archiver.finish()  # what is handed over is closed here
             self._hand_all_over(membership, self._broker)
         self._stopping = True
         for wake in (self._round, self._renewal, self._deadline):
@@ -427,8 +428,8 @@ class Node:
             # Whose clock was right was there before whoever comes before it is back.
             if self._membership is not None:
                 self._place = self._membership.place if self._member.takes else 0
-            self._membership = None
-            self._mine = {}
+            self._membership, self._mine = None, {}
+            self._broker.turn_hold.forget_all()
             served = [runtime.served_as for runtime in self._broker.runtimes()]
         self._hand_overs.drop(self._broker, served)
         self._renewal.ring()

@@ -80,6 +80,11 @@ def open_store(url: str, **settings: Any) -> JournalStore:
     return SegmentStore(path, **given)
 
 
+def is_on_server(url: str) -> bool:
+    """Whether the journals of a URL are records on a server, or in a database."""
+    return url.partition(":")[0] in _RECORD_STORES
+
+
 def store_of(settings: BrokerSettings) -> JournalStore:
     """Open the store that a broker's settings name. Raises as `open_store`."""
     journal = settings.journal

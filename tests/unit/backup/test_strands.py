@@ -70,7 +70,7 @@ class Strand:
         )
         self._reached |= {name: last for name, _, last in bounds}
         self._number += 1
-        at_ms, ends = cut or (0, {})
+        at_ms, ends = (0, {}) if cut is None else (cut.at_ms, cut.ends)
         piece = LogPiece(
             self.name,
             self._number,
@@ -80,6 +80,7 @@ class Strand:
             slices,
             dict(self._reached),
             ends=ends,
+            clocks=1 if cut is None else cut.clocks,
         )
         stored = piece.encode()
         self._previous = digest_of(stored)
@@ -205,3 +206,21 @@ def test_a_piece_that_is_damaged_ends_its_strand_alone(archive: Archive, log: Sh
     assert len(told) == 1
     with pytest.raises(JournalDamaged):
         list(pieces_of(strands))
+
+
+def test_a_cut_counts_without_one_before_it__whose_topic_is_gone(
+    archive: Archive, log: ShardLog
+) -> None:
+    """Entries of a topic that was deleted may never come; later cuts, by the catalogue, lack it."""
+    one = Strand(archive, "a", log)
+    manifest = manifest_of(archive, log3=0, own=0)
+    one.put(("3", 0, 2), ("own", 0, 1), cut=LogCut(100, {"3": 2, "9": 9, "own": 1}, 3))
+    one.put(("3", 2, 4), ("9", 3, 4), cut=LogCut(110, {"3": 4, "9": 10, "own": 1}, 3))
+    assert archive.reach_ms(manifest) == 5
+    one.put(("3", 4, 5), ("9", 8, 9), ("own", 1, 2), cut=LogCut(120, {"3": 5, "own": 2}, 2))
+    index = index_of(archive, manifest)
+    found = index.last_cut(index.covered())
+    assert found == LogCut(120, {"3": 5, "own": 2}, 2)
+    assert index.clocks == 3
+    assert archive.reach_ms(manifest) == 120
+    assert archive.chain_damage(manifest)[0] == []

@@ -21,7 +21,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.fence import Fence, read_fence
@@ -40,6 +40,7 @@ from dejaqueue.errors import (
     BadRequest,
     DejaQError,
     JournalDamaged,
+    Refused,
     ResourceExhausted,
     Unavailable,
 )
@@ -148,6 +149,11 @@ class Archiver:
     # --- any thread ---------------------------------------------------------------------------
 
     @property
+    def holds_turns(self) -> bool:
+        """Whether partitions are to say what is durable in them before anybody hears of it."""
+        return False
+
+    @property
     def is_wanted(self) -> bool:
         """Whether the settings have it."""
         return self._broker.settings.backup.archive_interval_ms > 0
@@ -163,7 +169,7 @@ class Archiver:
         if not self._fits():
             raise BadRequest(
                 name,
-                "0, but for a broker with journals in a directory, of one process or several",
+                "0, but for journals in a directory, of one process or several, or on servers",
                 settings.archive_interval_ms,
             )
 
@@ -188,7 +194,7 @@ class Archiver:
 
     def _check_fence(self, bucket: Bucket) -> None:
         """Raise _ReplacedError if a standby was promoted. Raises Unavailable, JournalDamaged."""
-        fence = read_fence(bucket, Lineage(self.store).store)
+        fence = read_fence(bucket, Lineage(self.journals).store)
         if fence is not None:
             raise _ReplacedError(fence)
 
@@ -196,8 +202,19 @@ class Archiver:
         """Archive from now on, if the settings have it."""
         if not self.is_wanted:
             return
-        self.store.follow(self._hear)
+        self._begin_to_follow()
         self._running = self._executor.submit(self._run)
+
+    def _begin_to_follow(self) -> None:
+        self.store.follow(self._hear)
+
+    def hear(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Do a step of a turn that another broker of the cluster leads. Raises Refused."""
+        raise Refused("nothing is archived here that would have turns")
+
+    def finish(self) -> None:
+        """Partitions are closed next: archive what has to be read from them. Returns when that is
+        done, or takes too long."""
 
     def close(self) -> None:
         """Store what there is, for a while, and return. Nothing is appended any more."""
@@ -289,6 +306,11 @@ class Archiver:
         self._wake.ring()
 
     # --- its thread ---------------------------------------------------------------------------
+
+    @property
+    def journals(self) -> JournalStore:
+        """All of the broker."""
+        return self._broker.store
 
     @property
     def store(self) -> SegmentStore:
@@ -489,6 +511,9 @@ class Archiver:
                 at = segments[0].first - 1 if segments else end
             while at < end and left > 0:
                 one = self._slice(name, at, end, left)
+                if one is None:  # it went to another broker, which goes on with it
+                    end = at
+                    break
                 slices.append(one)
                 left -= len(one.content)
                 at = one.last
@@ -509,7 +534,7 @@ class Archiver:
         )
         return piece, is_last
 
-    def _slice(self, name: str, after: int, last: int, byte_count_max: int) -> LogSlice:
+    def _slice(self, name: str, after: int, last: int, byte_count_max: int) -> LogSlice | None:
         try:
             return read_slice(name, self.store.turn.logs[name], after, last, byte_count_max)
         except JournalDamaged as damage:
@@ -517,10 +542,11 @@ class Archiver:
 
     def _new_keys(self) -> dict[str, str]:
         """Wrapped data keys that the chain may lack."""
-        keys = self.store.encryption
+        keys = self.journals.encryption
         if keys is None or self._told_key == keys.current(0):
             return {}
-        texts = {one: self.store.load_data_key(one) for one in self.store.data_key_numbers()}
+        store = self.journals
+        texts = {one: store.load_data_key(one) for one in store.data_key_numbers()}
         return {f"{number:016x}": text for number, text in texts.items() if text is not None}
 
     def _put(self, piece: LogPiece) -> bool:
@@ -544,7 +570,7 @@ class Archiver:
         if self._said_us:
             log.info("the archive is stored again")
         self._said_us, self._number, self._previous = 0, piece.number, digest_of(stored)
-        keys = self.store.encryption
+        keys = self.journals.encryption
         self._told_key = 0 if keys is None else keys.current(0)
         self.pieces += 1
         self.stored_bytes += len(stored)

@@ -21,7 +21,7 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.backup_id import id_facts, new_id
 from dejaqueue.backup.fence import read_fence
 from dejaqueue.backup.manifest import Manifest, PartitionCopy, Piece
-from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver, ArchiverPort
+from dejaqueue.broker.backup.archiver import ArchivePosition, Archiver
 from dejaqueue.broker.backup.backed_payloads import copy_payloads
 from dejaqueue.broker.backup.backup_counts import BackupCounts
 from dejaqueue.broker.backup.cluster_backup import (
@@ -35,12 +35,14 @@ from dejaqueue.broker.backup.cut import Cut, HeldPartition, held_cut
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.part import BackupParts
 from dejaqueue.broker.backup.partition_copies import copied, known_of, target_of
+from dejaqueue.broker.backup.record_archiver import RecordArchiver, RecordArchiverPort
 from dejaqueue.broker.backup.schedule import BackupSchedule
 from dejaqueue.broker.backup.strand_archiver import StrandArchiver
 from dejaqueue.broker.payloads.payloads import Payloads
 from dejaqueue.broker.topic.cluster_port import BackupTurns, ClusterPort
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import DejaQError, InternalError, NotActive, Refused, Unavailable
+from dejaqueue.journal.registry import is_on_server
 from dejaqueue.journal.segments.store import OWN_NAME
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.version import __version__
@@ -54,7 +56,7 @@ TRIES: Final = 3
 log = logging.getLogger("dejaqueue.backup")
 
 
-class BackupPort(AskerPort, ArchiverPort, Protocol):
+class BackupPort(AskerPort, RecordArchiverPort, Protocol):
     """A broker, as its backups see it."""
 
     settings: BrokerSettings
@@ -92,14 +94,14 @@ class Backups:
 
     def __init__(self, broker: BackupPort, executor: Executor, archiving: Executor) -> None:
         self._broker, self._executor = broker, executor
-        self.archiver = archiver_of(broker, archiving)
+        self.turns: BackupTurns | None = None
+        self.archiver = archiver_of(broker, archiving, lambda: self.turns)
         self._schedule = BackupSchedule(self, broker)
         self._guard = threading.Lock()
         self._is_running = False
         self._progress: dict[str, Any] = {"state": "none"}
         self.counts = BackupCounts()
         self.parts = BackupParts(broker, executor, self.archiver)
-        self.turns: BackupTurns | None = None
 
     def start(self) -> None:
         """Take backups by the schedule, and archive in between, if the settings have that."""
@@ -285,9 +287,7 @@ class Backups:
         with held_cut(self._broker, note) as cut:
             follows: dict[str, Any] = {}
             if archiver is not None:
-                logs, first = archiver.bounds(notes[-1], cut.partitions), archiver.first_needed
-                follows = {"chain": notes[-1].chain, "logs": logs}
-                follows["chain_from"] = first(notes[-1], logs)
+                follows = self._followed_by(archiver, notes[-1], cut)
             manifest = self._copied(line, cut, follows)
             if is_ours:
                 for held in cut.partitions:
@@ -295,6 +295,17 @@ class Backups:
             if archiver is not None:
                 archiver.follow(notes[-1], manifest)
             return manifest, cut.pause_us
+
+    def _followed_by(self, archiver: Archiver, note: ArchivePosition, cut: Cut) -> dict[str, Any]:
+        """Of the manifest, what says which log pieces follow the backup; empty = none do."""
+        logs = archiver.bounds(note, cut.partitions)
+        if isinstance(archiver, StrandArchiver):
+            logs = {**logs, OWN_NAME: cut.catalogue.revision}
+            return {"chain": note.chain or archiver.new_chain(), "logs": logs, "in_strands": True}
+        if not note.chain:
+            return {}
+        first = archiver.first_needed(note, logs)
+        return {"chain": note.chain, "logs": logs, "chain_from": first}
 
     def _copied(self, line: _Line, cut: Cut, follows: dict[str, Any]) -> Manifest:
         """Store what a cut has.
@@ -424,10 +435,17 @@ class Backups:
         return {f"{number:016x}": text for number, text in texts.items() if text is not None}
 
 
-def archiver_of(broker: BackupPort, executor: Executor) -> Archiver:
+def archiver_of(
+    broker: BackupPort, executor: Executor, turns: Callable[[], BackupTurns | None]
+) -> Archiver:
     """What archives the journals of a broker, whose store is not open yet."""
-    is_process = broker.settings.journal.url.startswith("shared:")
-    return (StrandArchiver if is_process else Archiver)(broker, executor)
+    url = broker.settings.journal.url
+    if url.startswith("shared:"):
+        return StrandArchiver(broker, executor)
+    # Of a cluster without processes, too: journals that are shared by machines are on servers.
+    if broker.node is not None or is_on_server(url):
+        return RecordArchiver(broker, executor, turns)
+    return Archiver(broker, executor)
 
 
 def _is_there(cut: Cut, held: HeldPartition) -> bool:

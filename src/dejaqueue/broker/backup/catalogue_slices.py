@@ -1,4 +1,4 @@
-"""CatalogueSlices: changes of a catalogue that several processes append to, as an archive has them.
+"""CatalogueSlices: changes of a catalogue that several brokers append to, as an archive has them.
 
 Its journal is of records, so its entries are written once more as a log of segments has them, and
 are called by their revisions.
@@ -6,17 +6,18 @@ are called by their revisions.
 Room: broker. One thread. Reads the journal besides the catalogue's own log, and writes nothing.
 Holds: `tail` is of what was durable when it was asked for; a slice has each change behind `after`,
 or it is refused: a snapshot of the catalogue may cover changes that were not archived yet.
-See: strand_archiver.py, who archives them; archive_tail.py, `change`; catalogue/log.py.
+See: strand_archiver.py and record_archiver.py, who archive them; archive_tail.py, `change`;
+catalogue/log.py.
 """
 
 from __future__ import annotations
 
-from dejaqueue.catalogue.log import JOURNAL
+from collections.abc import Callable
+
+from dejaqueue.broker.backup.record_slices import record_slice
 from dejaqueue.errors import Fenced, JournalDamaged
-from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.interface import Journal
-from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.segments.log_turn import LogSlice
 from dejaqueue.journal.segments.store import OWN_NAME
 
@@ -25,12 +26,18 @@ class CatalogueSlices:
     """The changes of a catalogue.
 
     Args:
-        records: the store of its journal; closed with this.
+        open_journal: opens its journal once more.
         cipher: encrypts them; None = they are stored as they are.
+        on_close: called when all is let go of.
     """
 
-    def __init__(self, records: RecordJournalStore, cipher: Cipher | None) -> None:
-        self._records, self._cipher = records, cipher
+    def __init__(
+        self,
+        open_journal: Callable[[], Journal],
+        cipher: Cipher | None,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._open, self._cipher, self._on_close = open_journal, cipher, on_close
         self._journal: Journal | None = None
 
     def tail(self) -> int:
@@ -40,7 +47,7 @@ class CatalogueSlices:
                 return self._journal.follow()
             except (Fenced, JournalDamaged):  # a snapshot covers what was dropped: open it again
                 self._let_go()
-        self._journal = self._records.open(JOURNAL, 0)
+        self._journal = self._open()
         return self._journal.tail
 
     def slice(self, after: int, last: int, byte_count_max: int) -> LogSlice:
@@ -50,24 +57,8 @@ class CatalogueSlices:
             JournalDamaged: they were dropped. Unavailable.
         """
         assert self._journal is not None  # `last` came from `tail`
-        pieces: list[bytes] = []
-        at, byte_count = after, 0
-        for position, epoch, entry in self._journal.scan(after):
-            if position != at + 1:
-                break
-            encoded = entry_format.encode(
-                entry, position, epoch, 0, at, (0, position), cipher=self._cipher
-            )
-            if pieces and byte_count + encoded.byte_count > byte_count_max:
-                break
-            pieces += [bytes(piece) for piece in encoded.pieces]
-            byte_count += encoded.byte_count
-            at = position
-            if at == last:
-                break
-        if at == after:
-            raise JournalDamaged(f"the catalogue: change {after + 1} was given back")
-        return LogSlice(OWN_NAME, after, at, memoryview(b"".join(pieces)))
+        bounds = after, last
+        return record_slice(self._journal, OWN_NAME, 0, bounds, byte_count_max, self._cipher)
 
     def _let_go(self) -> None:
         journal, self._journal = self._journal, None
@@ -77,4 +68,4 @@ class CatalogueSlices:
     def close(self) -> None:
         """Let go of everything; twice is fine."""
         self._let_go()
-        self._records.close()
+        self._on_close()

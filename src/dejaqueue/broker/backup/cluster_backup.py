@@ -137,7 +137,7 @@ class ClusterBackup:
                     cut = self._cut(owners)
                     copied = self._copied(archive, order, cut, owners)
                     manifest = finish(cut, copied)
-                    self._ask_quietly("done", logs=manifest.logs)
+                    self._ask_quietly("done", logs=manifest.logs, chain=manifest.chain)
                     return manifest, cut.pause_us
             except Unavailable as wrong:
                 self._broker.check_running()

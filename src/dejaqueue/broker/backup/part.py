@@ -209,6 +209,7 @@ class _Part:
                 held.reached()
             if self._archived is not None and self._archiver is not None and logs:
                 self._archiver.backed_up(self._archived[0], logs)
+                self._archiver.hears_of(str(body.get("chain", "")))
         return {}
 
     @property

@@ -217,7 +217,7 @@ class Restore:
         what = f"{manifest.store}/{CATALOGUE}"
         state = CatalogueState.from_bytes(self._archive.get(manifest.catalogue, what, self._cipher))
         if self._tail is not None:
-            self._read_tail(self._tail, plan)
+            plan = self._read_tail(self._tail, plan)
             self._tail.change(state)
         rows = self._chosen(state, plan)
         damaged = self._damaged(rows, plan)
@@ -242,8 +242,9 @@ class Restore:
         store.store_document(DOCUMENT, json.dumps(facts | {"done": True}))
         return self._restored
 
-    def _read_tail(self, tail: ArchiveTail, plan: RestorePlan) -> None:
-        """Read what is behind the backup, up to what is asked for, before anything is written."""
+    def _read_tail(self, tail: ArchiveTail, plan: RestorePlan) -> RestorePlan:
+        """Read what is behind the backup, up to what is asked for, before anything is written; what
+        of it is to be done by the times of entries."""
         manifest, restored = self._manifest, self._restored
         text = self._store.load_document(DOCUMENT)
         begun: dict[str, Any] = {"done": True} if text is None else json.loads(text)
@@ -258,11 +259,13 @@ class Restore:
             chain = LogChain(bucket, manifest.chain)
             tail.read(chain, until_ms=plan.until_ms, last=last, damaged=damaged)
         tail.keys = keys_of(manifest, self._masters, tail.data_keys)
-        reach_ms = max(manifest.cut_ms, tail.at_ms)
-        if plan.until_ms is None:
-            restored.cut_ms = reach_ms
-        elif plan.until_ms > reach_ms:
+        cut_ms = tail.reach_ms if isinstance(tail, StrandTail) and tail.clocks > 1 else 0
+        reach_ms = max(manifest.cut_ms, tail.at_ms, cut_ms)
+        if plan.until_ms is not None and plan.until_ms > reach_ms:
             raise BadRequest("to", f"up to {show_instant(reach_ms)}", show_instant(plan.until_ms))
+        if plan.until_ms is None or cut_ms:
+            restored.cut_ms = max(manifest.cut_ms, tail.at_ms)
+        return replace(plan, until_ms=None) if cut_ms else plan
 
     # --- what is restored ---------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import logging
 import os
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from dejaqueue.backup.archive import Archive
@@ -37,6 +38,7 @@ from dejaqueue.broker.backup.archiver import (
 from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
 from dejaqueue.broker.backup.cut import serve_used
 from dejaqueue.broker.backup.lineage import Lineage
+from dejaqueue.catalogue.log import JOURNAL
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import (
     BadRequest,
@@ -151,6 +153,10 @@ class StrandArchiver(Archiver):
                 self._give_up_next = note.built
         self._wake.ring()
 
+    def hears_of(self, chain: str) -> None:
+        """Another one took a backup that strands of this chain follow. Processes share memory that
+        says so, too; brokers of several machines have none."""
+
     def begins(self, chain: str) -> None:
         """A backup is there which strands of this chain follow: all processes hear of it."""
         self._processes.turn.chain = int(chain, 16)
@@ -169,7 +175,7 @@ class StrandArchiver(Archiver):
             is_last = self._is_stopping
             self._attempt(self._take_over)
             # Who takes cuts keeps time; the others store what is in a cut as soon as they see it.
-            is_cut = self._lead is None and self._processes.turn.number != self._turned
+            is_cut = self._is_cut_begun()
             if is_last or is_cut or clock.now_us() >= next_us:
                 interval_ms = self._broker.settings.backup.archive_interval_ms
                 next_us = clock.now_us() + interval_ms * 1_000
@@ -179,6 +185,10 @@ class StrandArchiver(Archiver):
                 self._end()
                 return
             clock.wait_until(next_us, self._wake)
+
+    def _is_cut_begun(self) -> bool:
+        """Whether another one has begun a turn that is not looked at yet."""
+        return self._lead is None and self._processes.turn.number != self._turned
 
     def _end(self) -> None:
         """The last one that stops takes a cut of what all have done."""
@@ -198,8 +208,8 @@ class StrandArchiver(Archiver):
     def _resume(self) -> bool:
         """Go on with this process's strand of the chain that the newest backup has; False = it has
         none. Raises as Archiver's."""
-        self._seen_chain = self._processes.turn.chain
-        lineage = Lineage(self.store)
+        self._seen_chain = self._told_chain()
+        lineage = Lineage(self.journals)
         try:
             archive = Archive.open(self._broker.settings.backup.url)
         except BadRequest:
@@ -231,15 +241,28 @@ class StrandArchiver(Archiver):
 
     def _own_strand(self, chain: str) -> LogChain:
         bucket = open_bucket(self._broker.settings.backup.url, patience_seconds=PATIENCE_SECONDS)
-        return LogChain(bucket, strand_name(chain, self._broker.settings.cluster.node))
+        return LogChain(bucket, strand_name(chain, self._node))
+
+    @property
+    def _node(self) -> str:
+        """What this one is called among those that have a strand."""
+        return self._broker.settings.cluster.node
+
+    def _told_chain(self) -> int:
+        """The chain that was heard of last; 0 = none was."""
+        return self._processes.turn.chain
+
+    def _is_archived(self, name: str, position: int) -> None:
+        """Tell the others that a log is archived so far."""
+        self._processes.turn.is_archived(name, self._chain_number, position)
 
     def _take_over(self) -> None:
         """What backups have told since."""
         with self._guard:
             covered, self._covered = self._covered, {}
             give_up_to, self._give_up_to = self._give_up_to, 0
-        if self._processes.turn.chain != self._seen_chain:
-            if self._processes.turn.chain == self._chain_number and self._chain is not None:
+        if self._told_chain() != self._seen_chain:
+            if self._told_chain() == self._chain_number and self._chain is not None:
                 self._seen_chain = self._chain_number
             else:
                 self._resume_patiently()
@@ -249,7 +272,7 @@ class StrandArchiver(Archiver):
         mine = {name: position for name, position in covered.items() if name in self._reached}
         self._reached = farther(self._reached, mine)
         for name, position in mine.items():
-            self._processes.turn.is_archived(name, self._chain_number, position)
+            self._is_archived(name, position)
         try:
             self._delete_to(self._chain, give_up_to)
         except (Unavailable, ResourceExhausted) as failure:  # with the next backup, then
@@ -389,11 +412,11 @@ class StrandArchiver(Archiver):
             piece = replace(piece, slices=(*self._empty, *piece.slices))
             self._empty = []
         if cut is not None:
-            piece = replace(piece, at_ms=at_ms, ends=cut.ends)
+            piece = replace(piece, at_ms=at_ms, ends=cut.ends, clocks=cut.clocks)
             self._cut, self._last_ends = None, cut.ends
         return piece, is_last
 
-    def _slice(self, name: str, after: int, last: int, byte_count_max: int) -> LogSlice:
+    def _slice(self, name: str, after: int, last: int, byte_count_max: int) -> LogSlice | None:
         if name != OWN_NAME:
             return super()._slice(name, after, last, byte_count_max)
         assert self._catalogue is not None
@@ -405,9 +428,8 @@ class StrandArchiver(Archiver):
     def _put(self, piece: LogPiece) -> bool:
         if not super()._put(piece):
             return False
-        turn = self._processes.turn
         for one in piece.slices:
-            turn.is_archived(one.log, self._chain_number, one.last)
+            self._is_archived(one.log, one.last)
         return True
 
     # --- cuts ---------------------------------------------------------------------------------
@@ -419,7 +441,9 @@ class StrandArchiver(Archiver):
         if self._catalogue is None:
             encryption = self.store.encryption
             cipher = None if encryption is None else encryption.cipher(cipher_name(OWN_NAME))
-            self._catalogue = CatalogueSlices(self._processes.second_records(), cipher)
+            records = self._processes.second_records()
+            opener = partial(records.open, JOURNAL, 0)
+            self._catalogue = CatalogueSlices(opener, cipher, records.close)
         at = max(
             self._reached.get(OWN_NAME, 0),
             self._known.get(OWN_NAME, 0),

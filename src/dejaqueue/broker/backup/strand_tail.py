@@ -36,7 +36,13 @@ class StrandTail(ArchiveTail):
 
     Attributes:
         number: the instant of the cut in milliseconds, which tells it from others.
+        reach_ms: the instant of the last cut that there is; 0 = there is none.
+        clocks: how many clocks gave its entries their times: of several, no instant between two
+            cuts is one moment.
     """
+
+    clocks = 1
+    reach_ms = 0
 
     def read_strands(
         self,
@@ -49,7 +55,8 @@ class StrandTail(ArchiveTail):
         """Read the pieces.
 
         Args:
-            until_ms: up to the first cut that is not before this instant; None = all.
+            until_ms: up to the first cut that is not before this instant; where several clocks gave
+                entries their times, up to the last that is not behind it; None = all.
             last: `number` of the last cut to go to; None = of all.
             damaged: told what is damaged or missing, and nothing behind that is read of its strand
                 or log; None = it is raised.
@@ -68,7 +75,16 @@ class StrandTail(ArchiveTail):
                 what = strand.path(piece.number)
                 place = _Place(one.after, one.last, start, self._file_bytes, what)
                 places.setdefault(one.log, []).append(place)
-        cut = index.last_cut(index.covered(damaged), until_ms, last)
+        covered = index.covered(damaged)
+        newest = index.last_cut(covered, None, last)
+        if newest is None:
+            return
+        self.reach_ms, self.clocks = newest.at_ms, max(manifest.clocks, index.clocks)
+        if self.clocks == 1:
+            cut = index.last_cut(covered, until_ms, last)
+        else:
+            bounds = [one for one in (until_ms, last) if one is not None]
+            cut = index.last_cut(covered, None, min(bounds, default=None))
         if cut is None:
             return
         self.at_ms = self.number = cut.at_ms

@@ -360,6 +360,10 @@ def _ask_backup(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     return broker.backups.parts.hear(body)
 
 
+def _ask_turn(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return broker.backups.archiver.hear(body)
+
+
 # --- a standby ------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.shard.opening import JournalDoor, Opened, Opening, read_again
 from dejaqueue.broker.shard.resting import Rest
+from dejaqueue.broker.shard.turn_hold import Publication
 from dejaqueue.engine.commands import Configure
 from dejaqueue.engine.rules import Rules
 from dejaqueue.errors import (
@@ -44,6 +45,7 @@ from dejaqueue.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic, TopicKind
 
 RETRY_US = 500_000
@@ -65,12 +67,14 @@ class Duties:
         listener: hears what is in its journal.
         chores: what else, in the order in which it is done; before maintenance.
         view_chores: what is done in each of its named views.
+        publish: begins to say what is durable in its journal, behind its tail; None = nobody asks.
     """
 
     maintenance: Maintenance
     listener: Listener = field(default_factory=Listener)
     chores: Sequence[Chore] = ()
     view_chores: Callable[[], Sequence[Chore]] = tuple
+    publish: Callable[[Journal, int], Publication] | None = None
 
 
 class Partition:
@@ -115,6 +119,7 @@ class Partition:
         self.listener = duties.listener
         self.views: tuple[PartitionView, ...] = ()
         self.view_chores = duties.view_chores
+        self._publish = duties.publish
         self.loaded = False
         self.was_read = False
         self.opening: Opening | None = None
@@ -142,6 +147,11 @@ class Partition:
     def ring(self) -> None:
         """Have it stepped soon."""
         self.core.ring()
+
+    def unpublish(self) -> None:
+        """It is not to be served here any more, though what hangs may hold up its end."""
+        if self.was_read:
+            self.core.commits.unpublish()
 
     @property
     def backlog(self) -> Backlog:
@@ -419,6 +429,8 @@ class Partition:
         )
         if core.payloads is not None:
             ports = replace(ports, ended=core.payloads.ended)
+        if self._publish is not None and not opened.follows:
+            ports = replace(ports, publication=self._publish(opened.journal, opened.tail))
         commits = Commits(opened.journal, opened.tail, opened.epoch, ports)
         core.follows = opened.follows
         core.serve(opened.views, opened.journal, commits, opened.read_from)

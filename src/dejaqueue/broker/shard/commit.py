@@ -25,6 +25,7 @@ from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.shard.entry_changes import EntryChanges
 from dejaqueue.broker.shard.listener import Listener
+from dejaqueue.broker.shard.turn_hold import Publication
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Effects
@@ -79,6 +80,8 @@ class CommitPorts:
             long, do not send what was leased before it: the next owner may have leased it to
             somebody else.
         ended: told where messages were stored that are done everywhere, durably.
+        publication: told what is durable, before anybody else is; it may have that wait. None = no
+            other broker has to hear of a turn first.
     """
 
     clock: Clock
@@ -90,6 +93,7 @@ class CommitPorts:
     listener: Listener = field(default_factory=Listener)
     is_owner: Callable[[], bool] = lambda: True
     ended: Callable[[Int64s], None] = lambda _: None
+    publication: Publication | None = None
 
 
 class Commits:
@@ -222,6 +226,7 @@ class Commits:
         if not behind or not group.entries:
             if group.entries:
                 append_alone(append)
+                self._publish(append)
             self._follow(group, append)
             if self._error is not None:
                 raise self._error
@@ -243,9 +248,16 @@ class Commits:
         self._wait()
         self.commit(behind=False)
 
+    def unpublish(self) -> None:
+        """Whatever lands from here on, this partition is another broker's, or is read again. Any
+        thread; twice is fine."""
+        if self._ports.publication is not None:
+            self._ports.publication.end()
+
     def abandon(self, error: DejaQError) -> None:
         """Answer what is not durable with the error, and give the credit of its pushes back."""
         self._wait(quietly=True)
+        self.unpublish()
         groups = [self.group] if self._failed is None else [self._failed, self.group]
         self.group = Group()
         self._failed = None
@@ -263,11 +275,18 @@ class Commits:
     def _append_landed(self, append: Append) -> None:
         group = self._in_flight
         assert group is not None
+        self._publish(append)
         self._follow(group, append)
         with self._landed:
             self._in_flight = None
             self._landed.notify_all()
         self._ports.landed()
+
+    def _publish(self, append: Append) -> None:
+        """Say what is durable; returns when it may be answered."""
+        publication = self._ports.publication
+        if publication is not None and append.error is None:
+            publication.published(append.tail)
 
     def _send(self, consumer: Consumer, push: Push) -> None:
         if push.is_done:

@@ -108,6 +108,14 @@ class BackupTurns(Protocol):
         """Who serves what now. Raises Unavailable."""
         ...
 
+    def leads_cuts(self) -> bool:
+        """Whether this broker takes the cuts of the archive, as of a second ago. One thread."""
+        ...
+
+    def leave_cuts(self) -> None:
+        """Another broker may take them."""
+        ...
+
 
 class ClusterPort(Protocol):
     """The part of a broker that is agreed upon with others.

@@ -10,6 +10,7 @@
     bring_letters       dead letters that go back to a topic which that broker serves
     read_keys           that the API keys of the cluster have changed
     ask_backup          a step of its part of a backup, asked by the broker that takes it
+    ask_turn            a step of a turn of the archive, asked by the broker that takes cuts
 
 Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
 Holds: a tell is answered when the decision is durable there; both may be said again at any time.
@@ -22,7 +23,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
-HISTORY, BACKUP = "ask_history", "ask_backup"
+HISTORY, BACKUP, TURN = "ask_history", "ask_backup", "ask_turn"
 ERASURE, KEYS, READ_KEYS = "ask_erasure", "ask_keys", "read_keys"
 """Their names in the table of calls (access/calls.py); bring_letters is far_letters.py's."""
 

@@ -44,6 +44,11 @@ class ServedPartitions:
         """One more, whose number follows the last one's."""
         self._partitions.append(partition)
 
+    def unpublish(self) -> None:
+        """They are not to be served here any more, whatever still hangs."""
+        for one in self._partitions:
+            one.unpublish()
+
     def at(self, number: int) -> int:
         """Which one of them has this number, from 0; it must be here."""
         return (number - self._first) // self._step

@@ -18,6 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -129,6 +130,14 @@ class RecordJournalStore(JournalStore):
         self._open[topic, partition] = journal
         return journal
 
+    def open_beside(self, topic: str, partition: int) -> RecordJournal:
+        """Open a journal once more, to read what others append to it. It may be open here, too.
+        Closed by who asked. Raises as `open`."""
+        self._check_usable()
+        root = Path(PurePosixPath("mirror:"))
+        mirror = self._mirror(topic, partition, MemoryFileSystem(), root, MEMORY_BYTES_MAX)
+        return self._journal(topic, partition, mirror)
+
     def _opened(self, topic: str, partition: int, only_made: bool) -> RecordJournal:
         with self._guard:
             opening = self._opening.setdefault(topic, self._concurrency.lock())
@@ -137,19 +146,44 @@ class RecordJournalStore(JournalStore):
                 if self.records.get_object(f"dropped/{topic}") is not None:
                     self._finish_drop(topic)
                 self._not_dropped.add(topic)
-        cipher: Cipher | None = None
-        if self.encryption is not None:
-            cipher = self.encryption.cipher(f"journal/{topic}/{partition}")
-        mirror = Mirror(
-            self._files,
-            self._directory(topic, partition),
+        directory = self._directory(topic, partition)
+        mirror = self._mirror(topic, partition, self._files, directory, self._mirror_bytes_max)
+        check_made = (lambda: self._check_made(topic)) if only_made else None
+        on_close = partial(self._forget, topic, partition)
+        return self._journal(topic, partition, mirror, on_close, check_made)
+
+    def _mirror(
+        self,
+        topic: str,
+        partition: int,
+        files: FileSystem,
+        directory: Path,
+        byte_count_max: int | None,
+    ) -> Mirror:
+        return Mirror(
+            files,
+            directory,
             topic=xxhash.xxh3_64_intdigest(topic.encode()),
             partition=partition,
             segment_bytes=self._segment_bytes,
-            byte_count_max=self._mirror_bytes_max,
-            cipher=cipher,
+            byte_count_max=byte_count_max,
+            cipher=self._cipher(topic, partition),
             clear_budget=self.clear_budget,
         )
+
+    def _cipher(self, topic: str, partition: int) -> Cipher | None:
+        if self.encryption is None:
+            return None
+        return self.encryption.cipher(f"journal/{topic}/{partition}")
+
+    def _journal(
+        self,
+        topic: str,
+        partition: int,
+        mirror: Mirror,
+        on_close: Callable[[], None] = lambda: None,
+        check_made: Callable[[], None] | None = None,
+    ) -> RecordJournal:
         log = self.records.open(topic, partition)
         try:
             return RecordJournal(
@@ -161,11 +195,11 @@ class RecordJournalStore(JournalStore):
                 patience_seconds=self._patience_seconds,
                 background=self._background,
                 concurrency=self._concurrency,
-                on_close=lambda: self._forget(topic, partition),
+                on_close=on_close,
                 is_short=lambda: self.is_short(),
                 ask=lambda: self.ask([(topic, partition)]),
-                check_made=(lambda: self._check_made(topic)) if only_made else None,
-                cipher=cipher,
+                check_made=check_made,
+                cipher=self._cipher(topic, partition),
             )
         except BaseException:
             log.close()

@@ -8,7 +8,7 @@ Not covered: processes, S3, load (tests/integration/test_archive.py); the causal
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
@@ -28,6 +28,7 @@ from dejaqueue.broker.watching.health import health_of
 from dejaqueue.clock import Wake
 from dejaqueue.connections.bucket import Bucket, DirectoryBucket
 from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
+from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.log_turn import LogSlice
 from dejaqueue.setting_groups import BackupSettings
@@ -381,23 +382,24 @@ def test_entries_that_were_given_back_end_the_chain__the_next_backup_begins_anot
 
 
 def test_what_cannot_be_archived_is_refused_at_the_start(tmp_path: Path) -> None:
-    wrong: list[tuple[Callable[[], BrokerSettings], str]] = [
+    backup = archiving(tmp_path).backup
+    nowhere = BackupSettings(archive_interval_ms=100)
+    wrong: list[tuple[Broker, str]] = [
         (
-            lambda: settings_of(f"sqlite:///{tmp_path}/x.db").model_copy(
-                update={"backup": archiving(tmp_path).backup}
+            Broker(
+                settings_of(f"sqlite:///{tmp_path}/x.db").model_copy(update={"backup": backup}),
+                store=MemoryStore(),  # whose settings say something else
             ),
-            r"^backup\.archive_interval_ms: 0, but for a broker with journals in a directory",
+            r"^backup\.archive_interval_ms: 0, but for journals in a directory, .* or on servers",
         ),
         (
-            lambda: settings_of(tmp_path / "y").model_copy(
-                update={"backup": BackupSettings(archive_interval_ms=100)}
-            ),
+            Broker(settings_of(tmp_path / "y").model_copy(update={"backup": nowhere})),
             r"^backup\.archive_interval_ms: 0 without backup\.url",
         ),
     ]
-    for settings, text in wrong:
+    for broker, text in wrong:
         with pytest.raises(BadRequest, match=text):
-            Broker(settings()).start()
+            broker.start()
 
 
 def test_an_archive_that_is_behind_is_told(

@@ -44,6 +44,11 @@ def cipher_of(store: ProcessStore) -> Cipher | None:
     return None if store.encryption is None else store.encryption.cipher(cipher_name(OWN_NAME))
 
 
+def slices_of(store: ProcessStore) -> CatalogueSlices:
+    records = store.second_records()
+    return CatalogueSlices(lambda: records.open(JOURNAL, 0), cipher_of(store), records.close)
+
+
 def names_in(one: LogSlice, cipher: Cipher | None) -> list[str]:
     check_slice(one, "test")
     at, found = 0, []
@@ -57,7 +62,7 @@ def names_in(one: LogSlice, cipher: Cipher | None) -> list[str]:
 
 def test_changes_of_others_are_there__by_their_revisions(store: ProcessStore) -> None:
     log = CatalogueLog(store)
-    slices = CatalogueSlices(store.second_records(), cipher_of(store))
+    slices = slices_of(store)
     assert slices.tail() == 0
     made(log, "a", "b", "c")
     assert slices.tail() == 3
@@ -79,7 +84,7 @@ def test_changes_of_others_are_there__by_their_revisions(store: ProcessStore) ->
 
 def test_what_a_snapshot_covers_may_be_gone__and_is_refused(store: ProcessStore) -> None:
     log = CatalogueLog(store)
-    slices = CatalogueSlices(store.second_records(), cipher_of(store))
+    slices = slices_of(store)
     for turn in range(3):
         made(log, *(f"t{turn}-{number}" for number in range(3)))
         assert slices.tail() == 3 * turn + 3
@@ -91,7 +96,7 @@ def test_what_a_snapshot_covers_may_be_gone__and_is_refused(store: ProcessStore)
         journal.close()
     log = CatalogueLog(store)
     made(log, "later")
-    fresh = CatalogueSlices(store.second_records(), cipher_of(store))
+    fresh = slices_of(store)
     assert slices.tail() == fresh.tail() == 10
     assert names_in(slices.slice(9, 10, 1 << 20), cipher_of(store)) == ["later"]
     with pytest.raises(JournalDamaged):

@@ -46,6 +46,12 @@ class Turns:
     def turn(self) -> Any:
         raise NotImplementedError
 
+    def leads_cuts(self) -> bool:
+        raise NotImplementedError
+
+    def leave_cuts(self) -> None:
+        raise NotImplementedError
+
     def owners(self) -> Owners:
         return self._owners.pop(0) if len(self._owners) > 1 else self._owners[0]
 
@@ -63,7 +69,7 @@ def take(
 
     def finish(cut: ClusterCut, copied: ClusterCopy) -> Any:
         found.append((cut, copied))
-        return SimpleNamespace(logs={})
+        return SimpleNamespace(logs={}, chain="")
 
     archive = Archive.open(str(where), make=True)
     taking = ClusterBackup(broker, turns, broker.backups.parts, lambda: None, lambda _: None)

@@ -73,6 +73,16 @@ def test_what_is_held_is_noted_and_copied__and_then_let_go_of(
     assert step(broker, "end", "another") == {}
 
 
+def test_the_end_of_a_backup_is_heard_with_all_that_it_says(broker: Broker) -> None:
+    """Another broker's call with a field that the table of calls lacks would be refused unseen."""
+    step(broker, "hold")
+    reached(broker, "held")
+    step(broker, "stop")
+    step(broker, "cut")
+    assert step(broker, "done", logs={"3": 7}, chain="00000000000000aa") == {}
+    step(broker, "end")
+
+
 def test_steps_out_of_order_are_refused(broker: Broker, tmp_path: Path) -> None:
     for wrong in ({"backup": ""}, {"backup": 7}, {"step": "none"}, {"step": "hear"}):
         with pytest.raises(BadRequest):

@@ -25,7 +25,7 @@ from dejaqueue.testing.journal_conformance import fill
 TOPIC, ENTRIES = 5, 30
 
 
-def bucket_of(root: Path, *, without: int = -1) -> Bucket:
+def bucket_of(root: Path, *, without: int = -1, clocks: int = 1) -> Bucket:
     """Two partitions in one log, whose entries are by threes in one strand and the other, each with
     one of those before; each piece of the first one says a cut behind itself."""
     store, random = MemoryStore(shards=1), np.random.default_rng(1)
@@ -50,6 +50,7 @@ def bucket_of(root: Path, *, without: int = -1) -> Bucket:
             {"0": start + 3},
             {f"{turn}": "wrapped"},
             {} if which else {"0": start + 4, "7": 0},
+            1 if which else clocks,
         )
         stored = piece.encode()
         previous[which] = digest_of(stored)
@@ -114,3 +115,20 @@ def test_a_piece_that_is_missing_is_a_gap(tmp_path: Path) -> None:
     # The last piece of a strand: the entries of the cuts behind it are not there.
     with tail_of(bucket_of(tmp_path / "c", without=9)) as tail:
         assert tail.number == 1_022
+
+
+@pytest.mark.parametrize(
+    ("bounds", "end"),
+    [({}, 28), ({"until_ms": 1_004}, 4), ({"until_ms": 1_009}, 4), ({"until_ms": 1_010}, 10)],
+)
+def test_of_several_clocks_it_goes_to_the_last_cut_that_is_not_later(
+    tmp_path: Path, bounds: dict[str, int], end: int
+) -> None:
+    with tail_of(bucket_of(tmp_path, clocks=3), **bounds) as tail:
+        assert (tail.at_ms, tail.reach_ms, tail.clocks) == (1_000 + end, 1_028, 3)
+
+
+def test_of_several_clocks_no_cut_may_be_early_enough(tmp_path: Path) -> None:
+    with tail_of(bucket_of(tmp_path, clocks=3), until_ms=1_003) as tail:
+        assert (tail.at_ms, tail.number, tail.reach_ms) == (0, 0, 1_028)
+        assert tail.partitions(TOPIC) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,6 +83,38 @@ def test_nothing_is_told_before_it_is_durable__and_then_all_of_it() -> None:
     assert sink.pushes == [push]
     assert hears.groups == [(3, 3, 1)]
     assert list(consumer.leases) == [(0, push.leased.lease_id)]
+
+
+def test_what_is_durable_is_published_before_anybody_hears_of_it() -> None:
+    committer = ByHand()
+    served = Served(committer=committer)
+    commits, heard = served.core.commits, list[tuple[int, int]]()
+
+    class Publishing:
+        has_ended = False
+
+        def published(self, tail: int) -> None:
+            heard.append((tail, len(served.replies)))
+
+        def end(self) -> None:
+            self.has_ended = True
+
+    publication: Any = Publishing()
+    commits._ports = replace(commits._ports, publication=publication)
+    served.replies.clear()
+    for is_behind in (True, False):
+        cancel(served)
+        answer(served, 7)
+        commits.commit(behind=is_behind)
+        if is_behind:
+            append_together([committer.appends.pop()])
+    assert heard == [(commits.tail - 1, 0), (commits.tail, 1)]
+    assert len(served.replies) == 2
+    answer(served, 8)
+    commits.commit(behind=False)
+    assert len(heard) == 2, "nothing was appended"
+    commits.abandon(Unavailable("it ends"))
+    assert publication.has_ended
 
 
 def test_one_group_is_on_its_way_at_a_time__the_next_one_grows_meanwhile() -> None:

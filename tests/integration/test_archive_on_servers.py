@@ -1,0 +1,176 @@
+"""A broker that is alone, whose journals are records on a server: what it archives as it comes.
+
+Covered: SQLite, records in memory, encrypted or not: what is archived and restored, to any instant,
+a graceful stop, a new start, a chain that ends and another one that begins, an older copy.
+Not covered: clusters (tests/cluster/test_archive.py); kills (tests/crash/test_cluster_archive.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dejaqueue.backup.archive import Archive
+from dejaqueue.broker.backup.restoring import Restore, RestorePlan
+from dejaqueue.broker.broker import Broker
+from dejaqueue.journal.encryption.master_keys import load_master_keys
+from dejaqueue.journal.registry import open_store
+from dejaqueue.settings import BrokerSettings
+from tests.backups import client_of, newest, taken
+from tests.patience import until
+
+FAR = 3_600
+
+
+class Place:
+    """A broker on SQLite, and where it archives to."""
+
+    def __init__(self, root: Path, *, is_encrypted: bool = False) -> None:
+        self.root, self.where, self.data = root, str(root / "backups"), root / "broker.sqlite"
+        self.key = ""
+        if is_encrypted:
+            path = root / "master.key"
+            path.touch(mode=0o600)
+            path.write_text(base64.b64encode(os.urandom(32)).decode())
+            self.key = f"file:{path}"
+
+    def start(self, data: Path | None = None) -> Broker:
+        values = {
+            "journal": {"url": f"sqlite:///{data or self.data}"},
+            "encryption": {"master_key": self.key},
+            "backup": {
+                "url": self.where,
+                "archive_interval_ms": 10,
+                "interval_ms": 86_400_000,
+            },
+        }
+        if data is not None:
+            del values["backup"]
+        broker = Broker(BrokerSettings.model_validate(values))
+        broker.start()
+        return broker
+
+    def reach_ms(self) -> int:
+        archive = Archive.open(self.where, make=True)
+        manifest = archive.newest()
+        return 0 if manifest is None else archive.reach_ms(manifest)
+
+    def archived(self, broker: Broker) -> int:
+        now_ms = broker.clock.utc_ms()
+        with client_of(broker) as client:
+            client.send("marks", b"mark", delay=FAR)
+        until(lambda: self.reach_ms() >= now_ms, "the archive has come so far")
+        return self.reach_ms()
+
+    def restored(self, name: str, instant_ms: int | None = None) -> dict[str, list[bytes]]:
+        """Topics as they are restored, into SQLite."""
+        target = self.root / f"{name}.sqlite"
+        store = open_store(f"sqlite:///{target}")
+        masters = load_master_keys(self.key) if self.key else []
+        try:
+            if masters:
+                store.encrypt(masters)
+            plan = RestorePlan(until_ms=instant_ms, follows=True)
+            Restore(Archive.open(self.where), newest(self.where), store, masters).run(plan)
+        finally:
+            store.close()
+        broker = self.start(target)
+        with client_of(broker) as client:
+            found = {
+                one.name: sorted(client.peek(one.name).column("payload").to_pylist())
+                for one in broker.topics()
+            }
+        broker.stop()
+        return found
+
+
+@pytest.fixture(params=[False, True], ids=["clear", "encrypted"])
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+    return Place(tmp_path, is_encrypted=request.param)
+
+
+def begun(place: Place) -> Broker:
+    broker = place.start()
+    with client_of(broker) as client:
+        client.create_topic("marks")
+        client.create_topic("orders", partitions=3)
+        client.send("orders", b"0", delay=FAR)
+        client.send("marks", b"mark", delay=FAR)
+    assert taken(broker, place.where)["state"] == "done"
+    return broker
+
+
+def test_what_is_done_is_archived__to_any_instant(place: Place) -> None:
+    broker = begun(place)
+    with client_of(broker) as client:
+        for number in range(1, 6):
+            client.send("orders", b"%d" % number, delay=FAR)
+        client.create_topic("later")
+        client.send("later", b"x", delay=FAR)
+        middle_ms = place.archived(broker)
+        client.send_batch("orders", [{"payload": b"6", "delay": FAR}] * 3).raise_for_status()
+        place.archived(broker)
+    assert broker.backups.trouble() == ""
+    assert Archive.open(place.where).chain_damage(newest(place.where))[0] == []
+    if place.key:
+        pieces = [one for one in Path(place.where).rglob("*") if "chains" in str(one)]
+        assert all(b"orders" not in one.read_bytes() for one in pieces if one.is_file())
+    broker.stop()
+    found = place.restored("new")
+    assert found["orders"] == [b"%d" % number for number in range(6)] + [b"6"] * 3
+    assert found["later"] == [b"x"]
+    assert place.restored("middle", middle_ms)["orders"] == [b"%d" % number for number in range(6)]
+
+
+def test_a_broker_that_is_stopped_archives_what_was_done_last(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    broker = begun(place)
+    with client_of(broker) as client:
+        for number in range(1, 50):
+            client.send("orders", b"%d" % number, delay=FAR)
+    broker.stop()
+    assert len(place.restored("new")["orders"]) == 50
+
+
+def test_the_next_life_goes_on_with_the_chain(place: Place) -> None:
+    broker = begun(place)
+    place.archived(broker)
+    chain = newest(place.where).chain
+    broker.stop()
+    again = place.start()
+    with client_of(again) as client:
+        client.send("orders", b"1", delay=FAR)
+        place.archived(again)
+        assert taken(again, place.where)["state"] == "done"
+        client.send("orders", b"2", delay=FAR)
+        place.archived(again)
+    assert newest(place.where).chain == chain
+    again.stop()
+    assert place.restored("new")["orders"] == [b"0", b"1", b"2"]
+
+
+def test_an_older_copy_does_not_go_on(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    broker = begun(place)
+    broker.stop()
+    shutil.copy(place.data, tmp_path / "older.sqlite")
+    broker = place.start()
+    with client_of(broker) as client:
+        client.send("orders", b"1", delay=FAR)
+        place.archived(broker)
+    broker.stop()
+    for name in place.root.glob("broker.sqlite*"):
+        name.unlink()
+    shutil.copy(tmp_path / "older.sqlite", place.data)
+    broker = place.start()
+    with client_of(broker) as client:
+        client.send("orders", b"another", delay=FAR)
+        client._action("backup", {"url": place.where})
+        until(lambda: client.backup_progress()["state"] != "running", "the backup ends")
+        assert "an old copy was put in place" in client.backup_progress()["error"]
+    broker.stop()
+    assert place.restored("new")["orders"] == [b"0", b"1"]
