@@ -314,6 +314,8 @@ CLUSTER = (
     "enqueue_jetstream",
     "enqueue_postgresql",
     "failover_jetstream",
+    "failover_postgresql",
+    "failover_jetstream_leader",
 )
 
 
@@ -321,12 +323,13 @@ def cluster_figures_block() -> str:
     """The same of a cluster, in a sentence."""
     kept = json.loads((ROOT / "bench" / "results" / "latest.json").read_text(encoding="utf-8"))
     found = {row["case"]: row for row in kept if row["question"] == "cluster"}
-    copies, table_rows, failover = (measured(found[case]) for case in CLUSTER)
+    copies, table_rows, beside, on_server, leader = (measured(found[case]) for case in CLUSTER)
     return (
         f"`make bench-cluster`, all of it on one machine with two processors: {copies} with three "
         f"copies, each on disk; {table_rows} into PostgreSQL; a broker with a million scheduled "
-        f"messages is killed, and after {failover}, most of them its lease, another one delivers "
-        f"them.\n\n{measured_at('cluster')}\n"
+        f"messages is killed, and others deliver all of them after {beside} with JetStream beside "
+        f"each, after {on_server} with PostgreSQL, and after {leader} if the server that leads "
+        f"JetStream dies with it.\n\n{measured_at('cluster')}\n"
     )
 
 
