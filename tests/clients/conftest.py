@@ -9,7 +9,9 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.flight.server import FlightServer
+from dev.services import registry
 from tests.clients.drivers import Driver, Drivers
+from tests.clients.places import BrokersOnRedis, Place, Processes
 from tests.integration.access_fixture import Site, running
 
 LANGUAGES = ("go", "java")
@@ -81,3 +83,23 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dri
     finally:
         for program in made.values():
             program.end()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Three brokers of a cluster, on Redis."""
+    if lacking := registry.missing("redis"):
+        pytest.skip(lacking)
+    server = registry.start("redis")
+    try:
+        with BrokersOnRedis(tmp_path_factory.mktemp("brokers"), server.url) as place:
+            yield place
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One broker in several processes."""
+    with Processes(tmp_path_factory.mktemp("processes")) as place:
+        yield place

@@ -17,15 +17,14 @@ import itertools
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dev.services import registry
 from tests.clients.drivers import Drivers
 from tests.clients.operations import RETRY_MS
-from tests.clients.places import BrokersOnRedis, Place, Processes
+from tests.clients.places import Place
 from tests.clients.stages import WAYS, staged, topics_of
 from tests.patience import until
 
@@ -34,24 +33,6 @@ pytestmark = [pytest.mark.crash]
 ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 Moved = Callable[[], bool]
 """Whether other brokers have the topics."""
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    if lacking := registry.missing("redis"):
-        pytest.skip(lacking)
-    server = registry.start("redis")
-    try:
-        with BrokersOnRedis(tmp_path_factory.mktemp("brokers"), server.url) as place:
-            yield place
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with Processes(tmp_path_factory.mktemp("processes")) as place:
-        yield place
 
 
 class Accident(ABC):

@@ -22,11 +22,10 @@ import pytest
 from dejaqueue import Client
 from dejaqueue.clock import SystemClock
 from dejaqueue.errors import TryLater
-from dev.services import registry
 from tests.clients.conftest import LANGUAGES
 from tests.clients.drivers import ClientError, Driver
 from tests.clients.own_driver import OwnDriver
-from tests.clients.places import BrokersOnRedis, Place, Processes
+from tests.clients.places import BrokersOnRedis, Place
 from tests.patience import until
 
 pytestmark = [pytest.mark.crash]
@@ -41,24 +40,6 @@ FLOOD_BATCHES = 40
 FLOOD = 20 * FLOOD_BATCHES
 LATER_MS = 3_600_000
 LEASE_MS = 3_000
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    if lacking := registry.missing("redis"):
-        pytest.skip(lacking)
-    server = registry.start("redis")
-    try:
-        with BrokersOnRedis(tmp_path_factory.mktemp("brokers"), server.url) as place:
-            yield place
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with Processes(tmp_path_factory.mktemp("processes")) as place:
-        yield place
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ class Threads:
                 try:
                     run()
                     return
-                except Exception:
+                except Exception:  # whatever it is: a loop that has ended would be missed for ever
                     log.exception("%s broke off, and begins again", name)
                     threading.Event().wait(BEGIN_AGAIN_SECONDS)
 
