@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from dejaqueue.journal.interface import Journal
 from dejaqueue.journal.registry import open_store
 from dejaqueue.local import LocalTransport
 from dejaqueue.settings import BrokerSettings, JournalSettings
-from tests.patience import until
+from tests.patience import PATIENCE_SECONDS, until
 
 
 def settings_of(data: Path | str, **journal: Any) -> BrokerSettings:
@@ -90,3 +93,18 @@ def state_of(journal: Journal) -> Engine:
     for at, _, entry in journal.scan(position):
         engine.apply(entries.to_command(entry, at))
     return engine
+
+
+def restored_by_command(where: str, data: Path, *more: str) -> dict[str, Any]:
+    """What `dejaq restore` says that it restored, in a process of its own."""
+    given = ["restore", where, "--data", str(data), "--json", *more]
+    done = subprocess.run(
+        [sys.executable, "-m", "dejaqueue", *given],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -11,10 +11,7 @@ Not covered: brokers of one process (tests/cluster/test_archive.py), processes o
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,11 +25,12 @@ from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
 from dejaqueue.times import show_instant
 from dev.services import Service
+from tests.backups import restored_by_command
 from tests.cluster.embedded import EmbeddedCluster
 from tests.cluster.served import three_brokers
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.disasters import FAR, Load, _payloads, now_ms
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import until
 from tests.server_fixtures import served
 
 INTERVAL_MS = 50
@@ -146,17 +144,7 @@ class Site:
 
     def restored(self, data: Path, *more: str) -> dict[str, Any]:
         """What the command says."""
-        given = ["restore", self.where, "--data", str(data), "--json", *more]
-        done = subprocess.run(
-            [sys.executable, "-m", "dejaqueue", *given],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        return restored_by_command(self.where, data, *more)
 
 
 def has_much(load: PassingLoad) -> bool:

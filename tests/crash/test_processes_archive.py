@@ -10,13 +10,10 @@ Not covered: single steps (tests/unit/broker/backup/test_strand_archiver.py).
 from __future__ import annotations
 
 import base64
-import json
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,10 +24,11 @@ import pytest
 from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
 from dejaqueue.times import show_instant
+from tests.backups import restored_by_command
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.disasters import Load, _payloads, now_ms
 from tests.crash.test_processes_kill import children_of, is_gone
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import until
 
 INTERVAL_MS = 50
 MUCH = 20
@@ -79,19 +77,9 @@ class Site:
     def restored(self, *more: str) -> dict[str, Any]:
         """What the command says."""
         shutil.rmtree(self.root / "new", ignore_errors=True)
-        given = ["restore", self.where, "--data", str(self.root / "new"), "--json", *more]
-        for name, value in self.keys.items():
-            given += ["--set", f"{name.replace('__', '.')}={value}"]
-        done = subprocess.run(
-            [sys.executable, "-m", "dejaqueue", *given],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        keys = [f"{name.replace('__', '.')}={value}" for name, value in self.keys.items()]
+        given = [word for one in keys for word in ("--set", one)]
+        return restored_by_command(self.where, self.root / "new", *more, *given)
 
     def check(self, load: Load, until_ms: int) -> None:
         """Compare what is restored with what was acknowledged by then."""
