@@ -70,7 +70,7 @@ def test_the_command_says_it_in_words_and_as_json() -> None:
     told = CliRunner().invoke(plan, words)
     assert told.exit_code == 0, told.output
     assert "memory         2.7 GiB (124.0 MiB file cache)" in told.output
-    assert "peak done in   1.418 s" in told.output
+    assert "peak done in   1.835 s" in told.output
     assert "cost of a day  0.05" in told.output
     assert "More cores" not in told.output
     much = CliRunner().invoke(plan, ["--messages", "1", "--per-second", "40K", "--way", "http"])
