@@ -118,7 +118,7 @@ def _cases(
         seconds, instant_ms = 0.0, 0
         # Again with more time, on a machine that is slow or busy: all is to wait at the instant.
         while clock.now_ms() > instant_ms - AHEAD_MS:
-            seconds = 2 * seconds or 2 * count / 100_000 + 1
+            seconds = 2 * seconds or count / 100_000 + 1
             if seconds > WAIT_SECONDS_MAX:
                 raise AssertionError("the machine is too slow: scheduling took until the instant")
             topic = system.new_topic(**settings)
