@@ -18,20 +18,35 @@ def ping(consumer: RecordingConsumer, offset_us: int, uncertainty_us: int) -> No
     consumer.session.ping(Ping(1, 0, offset_us, uncertainty_us))
 
 
+def said_of_clocks(caplog: pytest.LogCaptureFixture) -> list[int]:
+    """The levels of what was logged of consumers' clocks."""
+    return [one.levelno for one in caplog.records if "the clock of consumer" in one.getMessage()]
+
+
 @pytest.mark.one_process("looks into a broker")
 @pytest.mark.parametrize(
-    ("offset_us", "uncertainty_us"), [(50_001, 10), (-50_001, 10), (0, 50_001)]
+    ("offset_us", "uncertainty_us", "level"),
+    [
+        (50_011, 10, logging.WARNING),
+        (-50_011, 10, logging.WARNING),
+        (50_010, 10, logging.INFO),  # it may be within the limit
+        (-27_000, 69_000, logging.INFO),
+        (0, 50_001, logging.INFO),
+    ],
 )
 def test_a_client_with_a_bad_clock_gets_nothing_ahead_and_is_named(
     make_broker: MakeBroker,
     caplog: pytest.LogCaptureFixture,
     offset_us: int,
     uncertainty_us: int,
+    level: int,
 ) -> None:
     broker = make_broker(lease_ahead_ms=25)
     consumer = broker.consumer(consumer="far-away")
-    with caplog.at_level(logging.WARNING):
-        ping(consumer, offset_us, uncertainty_us)
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            ping(consumer, offset_us, uncertainty_us)
+    assert said_of_clocks(caplog) == [level]
     assert "far-away" in caplog.text
     broker.send([b"a"], [broker.now_ms + 20])
     broker.settle_down()
@@ -41,6 +56,17 @@ def test_a_client_with_a_bad_clock_gets_nothing_ahead_and_is_named(
     assert described["lease_ahead_ms"] == 0
     broker.advance(20)
     assert consumer.payloads() == [b"a"]
+
+
+@pytest.mark.one_process("looks into a broker")
+def test_a_clock_that_turns_out_to_be_off_is_warned_of_after_it_could_not_be_told(
+    make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = make_broker().consumer()
+    with caplog.at_level(logging.INFO):
+        for uncertainty_us in (900_000, 10, 900_000, 10):
+            ping(consumer, 60_000, uncertainty_us)
+    assert said_of_clocks(caplog) == [logging.INFO, logging.WARNING]
 
 
 def test_a_client_whose_clock_is_known_again_is_sent_ahead_again(make_broker: MakeBroker) -> None:

@@ -46,7 +46,7 @@ class ConsumerSession:
         self._topic = topic
         self._clock = clock
         self._settings = settings
-        self._warned = False
+        self._said_of_clock = 0
         self.consumer = topic.dispatcher.add(options, sink, clock.now_us(), 0)
         self.consumer.release = self._release
 
@@ -187,25 +187,38 @@ class ConsumerSession:
         limit_us = self._settings.offset_us_max
         known = 0 <= ping.uncertainty_us <= limit_us and abs(ping.offset_us) <= limit_us
         ahead_ms = limits.LEASE_AHEAD_MS_MAX if known and consumer.options.holds else 0
-        if ping.uncertainty_us >= 0 and not known and not self._warned:
-            self._warned = True
-            log.warning(
-                "topic %s: the clock of consumer %r is off by %d ± %d µs (limit %d): it gets "
-                "messages only when they are due",
-                self._topic.topic.name,
-                consumer.options.consumer,
-                ping.offset_us,
-                ping.uncertainty_us,
-                limit_us,
-                extra={
-                    "topic": self._topic.topic.name,
-                    "consumer": consumer.options.consumer,
-                },
-            )
+        if ping.uncertainty_us >= 0 and not known and limit_us:
+            self._say_of_clock(ping, limit_us)
         if ahead_ms != consumer.ahead_ms:
             dispatcher.holds_ahead(consumer, ahead_ms)
         dispatcher.forget_ended(self._clock.utc_ms())
         return Pong(ping.number, ping.client_us, self._clock.utc_us())
+
+    def _say_of_clock(self, ping: Ping, limit_us: int) -> None:
+        """Why this consumer gets nothing ahead; each of the two reasons once. A slow way makes the
+        measurement coarse and says nothing of the clock: no operator can mend one that is right.
+        With a limit of 0 nobody gets anything ahead: that was chosen, and is no news."""
+        is_off = abs(ping.offset_us) - ping.uncertainty_us > limit_us
+        level = logging.WARNING if is_off else logging.INFO
+        if self._said_of_clock >= level:
+            return
+        self._said_of_clock = level
+        told = "is off by" if is_off else "is not known well enough: off by"
+        log.log(
+            level,
+            "topic %s: the clock of consumer %r %s %d ± %d µs (limit %d): it gets messages only "
+            "when they are due",
+            self._topic.topic.name,
+            self.consumer.options.consumer,
+            told,
+            ping.offset_us,
+            ping.uncertainty_us,
+            limit_us,
+            extra={
+                "topic": self._topic.topic.name,
+                "consumer": self.consumer.options.consumer,
+            },
+        )
 
     def close(self, *, release: bool) -> DejaQError | None:
         """The session ends. Twice is fine.
