@@ -15,16 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.backup_id import new_id
 from dejaqueue.backup.fence import Fence
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import strands_of
 from dejaqueue.broker.backup import record_archiver
-from dejaqueue.broker.backup.archive_tail import partition_number
-from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.record_archiver import RecordArchiver
-from dejaqueue.broker.backup.strand_tail import StrandTail
 from dejaqueue.broker.shard.turn_hold import Publication, TurnHold
 from dejaqueue.broker.site import Site
 from dejaqueue.broker.topic.cluster_port import Owners
@@ -40,10 +35,10 @@ from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.testing.journal_conformance import fill
 from tests.patience import until
+from tests.unit.broker.backup.strand_place import CHAIN, StrandPlace
 
 PARTITIONS = 3
 INTERVAL_MS = 5
-CHAIN = "00000000000000aa"
 
 
 class Member:
@@ -140,18 +135,20 @@ class Member:
         self.store.close()
 
 
-class Place:
+class Place(StrandPlace):
     """A server of records, an archive, and what is done to both from outside."""
 
+    partitions = PARTITIONS
+
     def __init__(self, root: Path) -> None:
-        self.root, self.records = root, MemoryRecordStore()
+        super().__init__(root)
+        self.records = MemoryRecordStore()
         self.members: dict[str, Member] = {}
         first = self.member("a")
         first.log.change(lambda: MadeTopic(Topic("t", partitions=PARTITIONS), 0))
         first.log.change(lambda: UsedTopic("t"))
         self.number = first.log.state.rows["t"].number
         first.store.make("t", self.number)
-        self.archive = Archive.open(str(root / "backups"), make=True)
 
     def member(self, name: str, **more: int) -> Member:
         self.members[name] = Member(self, name, **more)
@@ -159,40 +156,13 @@ class Place:
 
     def backed_up(self, by: Member, chain: str = CHAIN, /, **ends: int) -> Manifest:
         """A backup of nothing, behind which is what is behind these positions."""
-        lineage = Lineage(by.store)
-        url = self.archive.bucket.url
-        backup = new_id(by.clock.utc_ms(), lineage.store, lineage.latest(url))
-        lineage.begin(url, backup)
         logs = {f"{self.number}/{name.removeprefix('p')}": end for name, end in ends.items()}
-        manifest = Manifest(
-            backup,
-            lineage.store,
-            "",
-            1,
-            1,
-            "1",
-            self.archive.put(b"x"),
-            chain=chain,
-            logs={"own": 0, **logs},
-            in_strands=True,
-        )
-        self.archive.put_manifest(manifest)
-        lineage.done(url, backup)
-        by.archiver.begins(chain)
-        return manifest
-
-    def found(self, manifest: Manifest) -> dict[int, list[int]]:
-        """What would be restored: of each partition the positions; -1 is the catalogue."""
-        with StrandTail(manifest) as tail:
-            tail.read_strands(self.archive.bucket, until_ms=None, last=None, damaged=None)
-            numbers = {one: partition_number(self.number, one) for one in range(PARTITIONS)}
-            found = {one: [at for at, _, _ in tail.entries(n)] for one, n in numbers.items()}
-            return {-1: [at for at, _, _ in tail.entries(0)], **found}
+        return self.backed_up_behind(by, chain, logs)
 
     def reaches(self, manifest: Manifest, *counts: int) -> None:
         """Return when so much of each partition would be restored, and each once."""
         wanted = {-1: [1, 2]} | {n: [*range(1, count + 1)] for n, count in enumerate(counts)}
-        until(lambda: self.found(manifest) == wanted, f"{counts} are archived")
+        self.restores(manifest, wanted)
 
 
 @pytest.fixture

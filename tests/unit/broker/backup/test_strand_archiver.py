@@ -15,16 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.backup_id import new_id
 from dejaqueue.backup.fence import Fence
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import strands_of
-from dejaqueue.broker.backup.archive_tail import partition_number
 from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
-from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.strand_archiver import StrandArchiver
-from dejaqueue.broker.backup.strand_tail import StrandTail
 from dejaqueue.broker.site import Site
 from dejaqueue.catalogue.changes import MadeTopic
 from dejaqueue.catalogue.log import CatalogueLog
@@ -38,6 +33,7 @@ from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.testing.journal_conformance import fill
 from tests.patience import until
+from tests.unit.broker.backup.strand_place import CHAIN, StrandPlace
 
 SHARDS = 4
 INTERVAL_MS = 5
@@ -94,18 +90,20 @@ class Process:
         self.store.close()
 
 
-class Place:
+class Place(StrandPlace):
     """A directory, its archive, and what is done to both from outside."""
 
+    number, partitions = 7, SHARDS
+
     def __init__(self, root: Path) -> None:
-        self.root, self.processes = root, list[Process]()
+        super().__init__(root)
+        self.processes = list[Process]()
         prepare(root / "data", SHARDS)[0].release()
         first = self.process(1)
         log = CatalogueLog(first.store)
         log.change(lambda: MadeTopic(Topic("t", partitions=SHARDS), 0))
         log.close()
         first.store.make("t.7", 7)
-        self.archive = Archive.open(str(root / "backups"), make=True)
 
     def process(self, number: int, **more: int) -> Process:
         process = Process(self.root, number, **more)
@@ -114,42 +112,15 @@ class Place:
 
     def backed_up(self, by: Process, chain: str, **logs: int) -> Manifest:
         """A backup of nothing, behind which is what is behind these positions."""
-        lineage = Lineage(by.store)
-        url = self.archive.bucket.url
-        backup = new_id(by.clock.utc_ms(), lineage.store, lineage.latest(url))
-        lineage.begin(url, backup)
-        names = {"own": 0, **{name.removeprefix("log"): at for name, at in logs.items()}}
-        manifest = Manifest(
-            backup,
-            lineage.store,
-            "",
-            1,
-            1,
-            "1",
-            self.archive.put(b"x"),
-            chain=chain,
-            logs=names,
-            in_strands=True,
-        )
-        self.archive.put_manifest(manifest)
-        lineage.done(url, backup)
-        by.archiver.begins(chain)
-        return manifest
-
-    def found(self, manifest: Manifest) -> dict[int, list[int]]:
-        """What would be restored: of each partition the positions; -1 is the catalogue."""
-        with StrandTail(manifest) as tail:
-            tail.read_strands(self.archive.bucket, until_ms=None, last=None, damaged=None)
-            numbers = {number: partition_number(7, number) for number in range(SHARDS)}
-            found = {one: [at for at, _, _ in tail.entries(n)] for one, n in numbers.items()}
-            return {-1: [at for at, _, _ in tail.entries(0)], **found}
+        names = {name.removeprefix("log"): at for name, at in logs.items()}
+        return self.backed_up_behind(by, chain, names)
 
     def reaches(self, manifest: Manifest, **counts: int) -> None:
         """Return when so much of each partition would be restored, and each once."""
         wanted = {
             number: list(range(1, counts.get(f"p{number}", 0) + 1)) for number in range(SHARDS)
         }
-        until(lambda: self.found(manifest) == {-1: [1], **wanted}, f"{counts} are archived")
+        self.restores(manifest, {-1: [1], **wanted})
 
 
 @pytest.fixture
@@ -158,9 +129,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     yield place
     for process in place.processes:
         process.end()
-
-
-CHAIN = "00000000000000aa"
 
 
 def test_cuts_have_what_is_in_the_logs_of_all__and_the_catalogue(place: Place) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,21 @@ def row(position: int, rows: int = 2) -> Int64s:
     return (position << limits.ROW_BITS) + np.arange(rows, dtype=np.int64)
 
 
+@contextmanager
+def nothing_dropped(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two snapshots were taken, and the server is away: nothing before them can be dropped."""
+
+    def away(_: MemoryRecords, number: int) -> None:
+        raise Unavailable("the server is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryRecords, "drop_before", away)
+        served.snapshot()
+        served.snapshot()
+        served.store._background.submit(lambda: None).result()
+        yield
+
+
 def send(journal: Journal, count: int) -> None:
     """Entries of two rows, each an append."""
     random = np.random.default_rng(3)
@@ -116,15 +132,7 @@ def test_what_was_given_back_and_not_dropped_yet_is_dropped(
     journal = served.journal
     send(journal, 4)
     journal.free(row(1))
-
-    def away(_: MemoryRecords, number: int) -> None:
-        raise Unavailable("the server is away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryRecords, "drop_before", away)
-        served.snapshot()
-        served.snapshot()
-        served.store._background.submit(lambda: None).result()
+    with nothing_dropped(served, monkeypatch):
         planned = journal.plan_erasure(NOTHING, 4)
         assert planned == Erasure((), 4, 0)
         raised(Unavailable, lambda: journal.press(planned))
@@ -266,15 +274,7 @@ def test_a_server_that_is_away_is_asked_again_at_the_next_look(
     send(journal, 4)
     journal.press_dead(0, 2_000)
     journal.free(row(1))
-
-    def away(_: MemoryRecords, number: int) -> None:
-        raise Unavailable("the server is away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryRecords, "drop_before", away)
-        served.snapshot()
-        served.snapshot()
-        served.store._background.submit(lambda: None).result()
+    with nothing_dropped(served, monkeypatch):
         raised(Unavailable, lambda: journal.press_dead(1_000, 2_000))
         caplog.clear()
         served.store.press_dead(2_000, 2_000)
