@@ -243,7 +243,7 @@ class RecordJournalStore(JournalStore):
         except FileNotFoundError:
             pass
         except OSError as failure:
-            raise Unavailable(f"{directory} could not be deleted: {failure}") from failure
+            raise Unavailable.by_file(f"{topic} could not be dropped", failure) from failure
         self.records.drop_objects([f"dropped/{topic}"])
 
     def tidy(self, topics: Collection[str]) -> None:
@@ -305,7 +305,8 @@ class RecordJournalStore(JournalStore):
             except FileNotFoundError:
                 return
             except OSError as failure:
-                raise Unavailable(f"{directory}: a copy stays: {failure}") from failure
+                what = f"a copy of {topic}/{partition} stays"
+                raise Unavailable.by_file(what, failure) from failure
 
     def _directory(self, topic: str, partition: int) -> Path:
         return self._root / "topics" / topic / f"{partition:05d}"

@@ -330,7 +330,7 @@ class SegmentStore(JournalStore):
             except OSError as failure:
                 if failure.errno in FULL:
                     raise ResourceExhausted(f"no room for {named}") from failure
-                raise Unavailable(f"{named} could not be made: {failure}") from failure
+                raise Unavailable.by_file(f"{named} could not be made", failure) from failure
             for topic, number in fresh.items():
                 if not topic.startswith(OWN_PREFIX):
                     self._topics[number] = topic
@@ -355,9 +355,7 @@ class SegmentStore(JournalStore):
             journal = self._open_part(topic, partition)
         except OSError as failure:
             self._forget(topic, partition)
-            error = Unavailable(f"{topic}/{partition} cannot be opened: {failure}")
-            error.outside = f"{topic}/{partition} cannot be opened: {failure.strerror}"
-            raise error from failure
+            raise Unavailable.by_file(f"{topic}/{partition} cannot be opened", failure) from failure
         except BaseException:
             self._forget(topic, partition)
             raise
@@ -503,7 +501,7 @@ class SegmentStore(JournalStore):
                 del self._topics[number]
                 self._files.remove_tree(gone)
             except OSError as failure:
-                raise Unavailable(f"{topic} could not be dropped: {failure}") from failure
+                raise Unavailable.by_file(f"{topic} could not be dropped", failure) from failure
         for place in self._logs:
             with place.guard:
                 if place.log is not None and not place.log.has_failed:

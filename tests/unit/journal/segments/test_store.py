@@ -5,14 +5,17 @@ Not covered: what every store does (testing/journal_conformance.py).
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from dejaqueue.errors import InternalError, JournalDamaged, Locked, Unavailable
 from dejaqueue.journal.memory import MemoryStore
+from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.testing.journal_conformance import make_ack
 
@@ -264,3 +267,42 @@ def test_a_partition_was_used_if_its_log_or_a_snapshot_has_something(tmp_path: P
             store.open("t", 0)
         store.close()
         shutil.rmtree(tmp_path / "topics" / "t" / "@2" / "00000", ignore_errors=True)
+
+
+class _BrokenDisk(FileSystem):
+    """Files of which no directory is made or renamed as long as it is broken."""
+
+    is_broken = False
+
+    def make_directories(self, paths: Iterable[Path]) -> None:
+        """Make none."""
+        found = list(paths)
+        if self.is_broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(found[0]))
+        super().make_directories(found)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename nothing."""
+        if self.is_broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(old), None, str(new))
+        super().rename(old, new)
+
+
+def test_who_makes_or_drops_a_topic_is_told_no_file__and_may_try_again(tmp_path: Path) -> None:
+    disk = _BrokenDisk()
+    store = SegmentStore(tmp_path, file_system=disk)
+    store.make("made")
+    disk.is_broken = True
+    for call, topic in ((store.make, "new"), (store.drop, "made")):
+        with pytest.raises(Unavailable) as caught:
+            call(topic)
+        assert str(tmp_path) in str(caught.value)  # for the log
+        told = caught.value.told()
+        assert str(tmp_path) not in told
+        assert topic in told
+        assert os.strerror(errno.EIO) in told
+    disk.is_broken = False
+    store.make("new")
+    store.drop("made")
+    assert store.made() == ["new"]
+    store.close()
