@@ -16,7 +16,7 @@ from dejaqueue.backup.manifest import Manifest
 from dejaqueue.broker.backup.archive_tail import partition_number
 from dejaqueue.broker.backup.lineage import Lineage
 from dejaqueue.broker.backup.strand_tail import StrandTail
-from dejaqueue.clock import Clock
+from dejaqueue.clock import SteadyClock
 from tests.patience import until
 
 CHAIN = "00000000000000aa"
@@ -25,7 +25,7 @@ CHAIN = "00000000000000aa"
 class Archiving(Protocol):
     """Whoever archives, with its store."""
 
-    clock: Clock
+    clock: SteadyClock
     store: Any
     archiver: Any
 
