@@ -228,6 +228,21 @@ class Unavailable(TryLater):
     is_final = False
     is_unheard = False
 
+    @classmethod
+    def by_file(cls, what: str, failure: OSError) -> Unavailable:
+        """A file could not be read or written, whose name is for the log alone.
+
+        >>> full = OSError(5, "Input/output error", "/data/topics/t")
+        >>> error = Unavailable.by_file("t could not be made", full)
+        >>> error.told()
+        't could not be made: Input/output error'
+        >>> str(error)
+        "t could not be made: [Errno 5] Input/output error: '/data/topics/t'"
+        """
+        error = cls(f"{what}: {failure}")
+        error.outside = f"{what}: {failure.strerror or type(failure).__name__}"
+        return error
+
 
 class Elsewhere(Unavailable):
     """Another broker of the cluster serves the topic.
