@@ -9,6 +9,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from dejaqueue import limits
 from dejaqueue.broker.broker import Broker
 from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.cluster.node import Node
@@ -230,6 +231,7 @@ def send(broker: Broker, topic: str, payloads: list[str], delay_ms: int = 3_600_
 
 def payloads(broker: Broker, topic: str) -> list[str]:
     """What is in a topic."""
-    _, [page] = broker.read("peek", {"topic": topic, "limit": 1_000})
+    _, [page] = broker.read("peek", {"topic": topic, "limit": limits.PEEK_ROWS_MAX})
     rows = page.to_pylist()
+    assert len(rows) < limits.PEEK_ROWS_MAX, "there may be more"
     return sorted(row["payload"].decode() for row in rows)
