@@ -23,7 +23,7 @@ from dejaqueue.broker.backup import cluster_cuts
 from dejaqueue.broker.backup.restoring import Restore, RestorePlan, RestoreReport
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.peers import TURN
-from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
 from dejaqueue.setting_groups import BackupSettings
@@ -320,6 +320,51 @@ def test_an_instant_is_the_last_cut_before_it(cluster: Archiving, tmp_path: Path
     broker.stop()
     with pytest.raises(BadRequest, match="up to"):
         cluster.restored(tmp_path / "other", end_ms + 60_000)
+
+
+def test_between_two_backups_an_instant_is_a_cut__as_long_as_pieces_are_there(
+    cluster: Archiving, tmp_path: Path
+) -> None:
+    made(cluster, "first", "second")
+    for topic in ("first", "second"):
+        cluster.send_to_owner(topic, ["0"])
+    until(lambda: cluster.reach_ms() > 0, "the first backup")
+    cluster.send_to_owner("first", ["1"])
+    middle_ms = cluster.archived()
+    made(cluster, "third")
+    for topic in ("second", "third"):
+        cluster.send_to_owner(topic, ["2"])
+    end_ms = cluster.archived()
+    taken(cluster.brokers["a"], cluster.where)
+    cluster.send_to_owner("second", ["3"])
+    cluster.archived()
+    for place, instant_ms, wanted in (
+        ("middle", middle_ms, (["0", "1"], ["0"], None)),
+        ("end", end_ms, (["0", "1"], ["0", "2"], ["2"])),
+    ):
+        report = cluster.restored(tmp_path / place, instant_ms)
+        assert report.cut_ms == instant_ms
+        broker = started(tmp_path / place)
+        for topic, payloads_wanted in zip(("first", "second", "third"), wanted, strict=True):
+            if payloads_wanted is not None:
+                found = [one for one in there(broker, topic) if one != "a mark"]
+                assert found == payloads_wanted, (place, topic)
+        assert len(broker.topics()) == 3 - wanted.count(None)
+        broker.stop()
+    for number in range(2):
+        cluster.send_to_owner("first", [f"{4 + number}"])
+        cluster.archived()
+        taken(cluster.brokers["b"], cluster.where)
+    until(lambda: not reaches(cluster, middle_ms), "pieces go that two backups have")
+    with pytest.raises(Refused, match=r"restore one of the two, as of 20\S+ or 20"):
+        cluster.restored(tmp_path / "late", middle_ms)
+
+
+def reaches(cluster: Archiving, instant_ms: int) -> bool:
+    try:
+        return chosen(Archive.open(cluster.where), "", instant_ms)[1]
+    except Refused:
+        return False
 
 
 def test_backups_go_on_with_the_chain__and_pieces_that_they_have_go(cluster: Archiving) -> None:

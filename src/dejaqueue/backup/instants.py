@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.manifest import ENTRIES, Manifest, PartitionCopy
-from dejaqueue.errors import BadRequest, Refused
+from dejaqueue.backup.strands import StrandIndex, pieces_of, strands_of
+from dejaqueue.errors import BadRequest, JournalDamaged, Refused
 from dejaqueue.times import show_instant
 
 
@@ -28,7 +29,8 @@ def chosen(
         instant_ms: as of then; None = as late as can be.
 
     Returns:
-        The backup, and whether with the log pieces behind it.
+        The backup, and whether with the log pieces behind it. Of several brokers these give the
+        last cut that is not later than the instant.
 
     Raises:
         BadRequest: there is no such backup; others as `manifest_at`.
@@ -40,7 +42,38 @@ def chosen(
         raise BadRequest("url", "a place with backups", archive.bucket.url)
     if instant_ms is None or (newest.chain and instant_ms > newest.cut_ms):
         return newest, bool(newest.chain)
+    base, _ = _around(archive, newest, instant_ms)
+    if base.cut_ms != instant_ms and base.clocks > 1 and _has_cuts(archive, base, instant_ms):
+        return base, True
     return manifest_at(archive, instant_ms), False
+
+
+def _around(archive: Archive, newest: Manifest, instant_ms: int) -> tuple[Manifest, Manifest]:
+    """The backups before and behind an instant, of the newest one's store; one of that very instant
+    is both."""
+    known = [archive.manifest(one) for one in archive.ids()]
+    line = sorted((one for one in known if one.store == newest.store), key=lambda one: one.cut_ms)
+    before = [one for one in line if one.cut_ms <= instant_ms]
+    behind = [one for one in line if one.cut_ms >= instant_ms]
+    if not before or not behind:
+        reach = f"from {show_instant(line[0].cut_ms)} to {show_instant(line[-1].cut_ms)}"
+        raise BadRequest("to", reach, show_instant(instant_ms))
+    return before[-1], behind[0]
+
+
+def _has_cuts(archive: Archive, base: Manifest, instant_ms: int) -> bool:
+    """Whether what was archived behind a backup of several brokers is all there still, up to a cut
+    that is not before the instant. Pieces go when two later backups have what is in them."""
+    if not base.in_strands:
+        return False
+    index = StrandIndex(base)
+    try:
+        for _, piece in pieces_of(strands_of(archive.bucket, base.chain)):
+            index.add(piece)
+        last = index.last_cut(index.covered())
+    except JournalDamaged:
+        return False
+    return last is not None and last.at_ms >= instant_ms and index.is_from_beginning
 
 
 def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
@@ -62,21 +95,15 @@ def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
     newest = archive.newest(store)
     if newest is None:
         raise BadRequest("url", "a place with backups", archive.bucket.url)
-    known = [archive.manifest(one) for one in archive.ids()]
-    line = sorted((one for one in known if one.store == newest.store), key=lambda one: one.cut_ms)
-    before = [one for one in line if one.cut_ms <= instant_ms]
-    behind = [one for one in line if one.cut_ms >= instant_ms]
-    if not before or not behind:
-        reach = f"from {show_instant(line[0].cut_ms)} to {show_instant(line[-1].cut_ms)}"
-        raise BadRequest("to", reach, show_instant(instant_ms))
-    base, following = before[-1], behind[0]
+    base, following = _around(archive, newest, instant_ms)
     if base.cut_ms == instant_ms:
         return base
     if max(base.clocks, following.clocks) > 1:
         raise Refused(
             f"backups {base.id} and {following.id} are of a cluster: clocks of several machines "
-            "gave its entries their times, so no instant between them is one moment; restore one "
-            "of the two"
+            "gave its entries their times, so no instant between them is one moment, and nothing "
+            "is archived that says one; restore one of the two, as of "
+            f"{show_instant(base.cut_ms)} or {show_instant(following.cut_ms)}"
         )
     copies = {(one.topic, one.topic_number, one.partition): one for one in base.partitions}
     for copy in following.partitions:

@@ -147,6 +147,13 @@ class StrandIndex:
             found[name] = at
         return found
 
+    @property
+    def is_from_beginning(self) -> bool:
+        """Whether logs that came into use since the backup are there from their first entry on."""
+        return all(
+            min(bounds)[0] == 0 for name, bounds in self._bounds.items() if name not in self._from
+        )
+
     def last_cut(
         self, covered: dict[str, int], until_ms: int | None = None, last_ms: int | None = None
     ) -> LogCut | None:
