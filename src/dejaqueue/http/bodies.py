@@ -7,6 +7,7 @@ that names the place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -18,6 +19,8 @@ from dejaqueue.errors import BadRequest
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
+JSON_DEPTH_MAX = 254
+"""So deep is what orjson writes; it reads 1,024, which Python's own functions do not take."""
 
 
 def header(request: Request, name: bytes) -> str:
@@ -71,10 +74,30 @@ async def read_body(request: Request, byte_count_max: int = limits.BODY_BYTES_MA
             return b"".join(chunks)
 
 
-def parse_json(content: bytes, field: str = "body") -> Any:
+def load_json(content: bytes) -> Any:
+    """JSON values, nested at most JSON_DEPTH_MAX deep. Raises orjson.JSONDecodeError.
+
+    >>> load_json(b"[" * 255 + b"]" * 255)
+    Traceback (most recent call last):
+    ...
+    orjson.JSONDecodeError: nested more than 254 deep: line 1 column 1 (char 0)
+    """
+    values = orjson.loads(content)
+    if content.count(b"[") + content.count(b"{") > JSON_DEPTH_MAX:
+        try:
+            orjson.dumps(values)
+        except TypeError:
+            text = f"nested more than {JSON_DEPTH_MAX} deep"
+            raise orjson.JSONDecodeError(text, "", 0) from None
+    return values
+
+
+def parse_json(
+    content: bytes, field: str = "body", load: Callable[[bytes], Any] = load_json
+) -> Any:
     """JSON values. Raises BadRequest."""
     try:
-        return orjson.loads(content)
+        return load(content)
     except orjson.JSONDecodeError as wrong:
         raise BadRequest(field, f"JSON in UTF-8 ({wrong.msg})", content[:64]) from None
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest
+from dejaqueue.http.bodies import JSON_DEPTH_MAX
 from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.messages import HEADERS, TAGS
 
@@ -259,9 +260,26 @@ def _is_base64(text: str | None) -> bool:
 
 def _json(messages: Sequence[Any]) -> pa.BinaryArray:
     """Any JSON value, but null, which is none."""
-    values = map(methodcaller("get", "json"), messages)
-    texts = [None if value is None else orjson.dumps(value) for value in values]
+    values = list(map(methodcaller("get", "json"), messages))
+    try:
+        texts = list(map(_as_json, values))
+    except TypeError:  # what can be read may be nested more deeply than what can be written
+        row = _first(values, lambda value: not _is_writable(value))
+        limit = f"JSON that is nested at most {JSON_DEPTH_MAX} deep"
+        raise BadRequest(f"json of row {row}", limit, "deeper") from None
     return pa.array(texts, pa.binary())
+
+
+def _as_json(value: Any) -> bytes | None:
+    return None if value is None else orjson.dumps(value)
+
+
+def _is_writable(value: Any) -> bool:
+    try:
+        _as_json(value)
+    except TypeError:
+        return False
+    return True
 
 
 _PAYLOAD_OF = {"payload": _texts, "payload_base64": _base64, "json": _json}

@@ -70,6 +70,14 @@ def test_what_is_left_out_has_its_default() -> None:
     assert second["key"] is second["tags"] is second["headers"] is None
 
 
+def nested(depth: int) -> list[Any]:
+    """A list in a list, so many deep; a body may be 1,024."""
+    found: list[Any] = []
+    for _ in range(depth - 1):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     ("messages", "field"),
     [
@@ -83,6 +91,11 @@ def test_what_is_left_out_has_its_default() -> None:
         ([{"payload": "x", "json": 1}], "payload of row 0"),
         ([{"payload_base64": "?"}], "payload_base64 of row 0"),
         ([{"payload_base64": "é"}], "payload_base64 of row 0"),
+        ([{"json": 1}, {"json": nested(254)}, {"json": nested(255)}], "json of row 2"),
+        ([{"payload": "x", "tags": nested(1_020)}], "tags"),
+        ([{"payload": "x", "key": nested(1_020)}], "key of row 0"),
+        ([{"payload": "x", "kex": nested(1_020)}], "kex of row 0"),
+        ([nested(1_020)], "row 0"),
         ([{"payload": "x", "kex": 1}], "kex of row 0"),
         ([{"payload": "x", "": 1}], " of row 0"),
         ([{"payload": "x", "due": 1.5}], "due of row 0"),
@@ -110,7 +123,11 @@ def test_what_is_wrong_is_named(messages: list[Any], field: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.text(max_size=5)
+    | st.integers(1, 1_020).map(nested),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=5,
 )

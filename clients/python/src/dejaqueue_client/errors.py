@@ -79,7 +79,10 @@ class BadRequest(DejaQError):
     exit_code = 2
 
     def __init__(self, field: str, limit: str, value: object = None) -> None:
-        shown = repr(value) if not isinstance(value, int | float) else str(value)
+        try:
+            shown = repr(value) if not isinstance(value, int | float) else str(value)
+        except (RecursionError, ValueError):  # nested a thousand deep, or of 5,000 digits
+            value = shown = f"a {type(value).__name__} too deep or too long to be shown"
         super().__init__(f"{field}: {limit}, got: {shown[:200]}")
         self.field, self.limit, self.value = field, limit, value
 

@@ -75,7 +75,7 @@ async def _message(request: Request) -> shapes.DoqNewMessage:
     """The body. Raises RequestValidationError, as the framework does."""
     content = await bodies.read_body(request)
     try:
-        return shapes.DoqNewMessage.model_validate(orjson.loads(content))
+        return shapes.DoqNewMessage.model_validate(bodies.load_json(content))
     except orjson.JSONDecodeError as wrong:
         problem = {"type": "json_invalid", "loc": ("body",), "msg": str(wrong), "input": None}
         raise RequestValidationError([problem]) from None

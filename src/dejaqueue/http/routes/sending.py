@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+import orjson
 import pyarrow as pa
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
@@ -116,7 +117,9 @@ async def send(request: Request, topic: TopicName) -> Response:
     kind = content_kind(request)
     stream = WriteStream(topic, transaction=transaction)
     if kind == JSON:
-        values = await _off_loop(parse_json, content, byte_count=len(content))
+        # How deep it is nested is found out where a payload is made of it (columns.py).
+        parse_body = partial(parse_json, load=orjson.loads)
+        values = await _off_loop(parse_body, content, byte_count=len(content))
         if type(values) is not dict:
             raise BadRequest("body", "a message, or an object with messages", values)
         if "messages" not in values:

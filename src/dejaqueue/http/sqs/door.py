@@ -22,7 +22,7 @@ from dejaqueue.access.roles import Principal
 from dejaqueue.access.signatures import ALGORITHM, Signature, SignedRequest
 from dejaqueue.errors import BadRequest, DejaQError, InternalError
 from dejaqueue.http.auditing import note, note_administers, note_error
-from dejaqueue.http.bodies import header, read_body
+from dejaqueue.http.bodies import header, load_json, read_body
 from dejaqueue.http.direct import JsonAnswer
 from dejaqueue.http.forwarding import FORWARDED, HOST
 from dejaqueue.http.service import Service
@@ -174,7 +174,7 @@ async def _do(sqs: Sqs, request: Request) -> dict[str, Any]:
     if content is None:
         content = await read_body(request, BODY_BYTES_MAX)
     try:
-        values = orjson.loads(content or b"{}")
+        values = load_json(content or b"{}")
     except orjson.JSONDecodeError as wrong:
         raise BadRequest("body", f"JSON in UTF-8 ({wrong.msg})", content[:64]) from None
     if not isinstance(values, dict):

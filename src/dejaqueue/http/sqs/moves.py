@@ -21,6 +21,7 @@ from dejaqueue.access.roles import Role
 from dejaqueue.access.senders import Requester
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import DejaQError, TopicUnknown
+from dejaqueue.http.bodies import load_json
 from dejaqueue.http.sqs import topics
 from dejaqueue.http.sqs.catalogue import read_page
 from dejaqueue.http.sqs.names import arn_of, name_of_arn
@@ -181,7 +182,7 @@ async def cancel(operation: Operation) -> Answer:
     """CancelMessageMoveTask."""
     handle = operation.values.get("TaskHandle")
     try:
-        source = name_of_arn(json.loads(urlsafe_b64decode(str(handle)))["sourceArn"], "TaskHandle")
+        source = name_of_arn(load_json(urlsafe_b64decode(str(handle)))["sourceArn"], "TaskHandle")
     except (ValueError, KeyError, TypeError):
         raise wrong("TaskHandle: one that StartMessageMoveTask gave") from None
     operation.require(Role.MANAGE, source)

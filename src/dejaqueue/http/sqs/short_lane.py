@@ -20,6 +20,7 @@ from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.access.signatures import ALGORITHM
 from dejaqueue.errors import DejaQError
 from dejaqueue.http.auditing import BEARER, PRINCIPAL, SIGNED
+from dejaqueue.http.bodies import load_json
 from dejaqueue.http.forwarding import FOLLOWS, FORWARDED
 from dejaqueue.http.page_check import PageCheck, what_asks
 from dejaqueue.http.requests import RequestCounts
@@ -84,7 +85,7 @@ class SqsLane:
         caller = signer_of(scope, body, self._gate, authorizations[0])
         if caller is EVERYBODY:
             self._pages.check(headers, is_secure=scope["scheme"] == "https", takes=False)
-        values = orjson.loads(body)
+        values = load_json(body)
         if not isinstance(values, dict):
             return None
         call.check(values)

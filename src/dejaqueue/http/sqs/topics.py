@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue import limits
+from dejaqueue.http.bodies import load_json
 from dejaqueue.http.sqs.names import arn_of, is_fifo, name_of_arn
 from dejaqueue.http.sqs.refusals import SqsRefusal
 from dejaqueue.model import Assignment, Topic, TopicKind
@@ -78,7 +79,7 @@ def _one_of(*words: str) -> Callable[[str, str], str]:
 
 def _json(name: str, text: str) -> str:
     try:
-        value = json.loads(text)
+        value = load_json(text.encode())
     except ValueError:
         raise wrong_value(name, "JSON", text) from None
     if not isinstance(value, dict):
