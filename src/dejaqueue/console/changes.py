@@ -55,7 +55,8 @@ def where_of(fields: dict[str, str]) -> dict[str, Any]:
         if name in _LISTS:
             where[name] = [tag.strip() for tag in text.split(",") if tag.strip()]
         elif name.startswith("due_"):
-            where[name] = int(text) if text.lstrip("-").isdecimal() else text
+            is_number = text.removeprefix("-").isdecimal() and len(text) < 20
+            where[name] = int(text) if is_number else text
         else:
             where[name] = text
     return where

@@ -73,7 +73,7 @@ class Streams:
 
         watch, now_ms = visit.watch, self.watches.now_ms
         name, _, version = visit.fields.get("seen", "").rpartition(".")
-        is_known = name == watch.name and version.isdecimal()
+        is_known = name == watch.name and version.isdecimal() and len(version) < 20
         self._bells.add(bell)
         self.watches.listen(watch, bell, look)
         try:

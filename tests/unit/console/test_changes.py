@@ -15,6 +15,9 @@ from dejaqueue.console.changes import TYPED_FROM, check_confirmed, where_of
 def test_what_was_seen_and_typed_may_be_done(count: int, shown: int, typed: str) -> None:
     check_confirmed(count, shown, typed)
     assert where_of({}) == {}
+    for due in ("--5", "9" * 5_000):  # what it means the broker says
+        assert where_of({"due_from": due}) == {"due_from": due}
+    assert where_of({"due_from": "-5"}) == {"due_from": -5}
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,8 @@ def _claims(topic: ServedView, given: object) -> dict[int, list[int]]:
         raise BadRequest("claims", limit, given)
     claims_of: dict[int, list[int]] = {}
     for name, numbers in given.items():
-        known = name.isascii() and name.isdigit() and int(name) in topic.partitions
+        is_number = name.isascii() and name.isdigit() and len(name) < 10
+        known = is_number and int(name) in topic.partitions
         if not known or not isinstance(numbers, list):
             raise BadRequest("claims", limit, {name: numbers})
         for number in numbers:

@@ -84,7 +84,9 @@ def check_ordered(priority: int) -> None:
 def priority_of(stored: str, group: str, otherwise: int) -> int:
     """The priority of a message: of its group if it was changed, else of its header."""
     for text in (group.removeprefix(CHANGED) if group.startswith(CHANGED) else "", stored):
-        if text.isascii() and text.isdecimal():
+        # Any client may write such a header: what is no priority is none.
+        is_number = text.isascii() and text.isdecimal() and len(text) <= 20
+        if is_number and int(text) <= PRIORITY_MAX:
             return int(text)
     return otherwise
 

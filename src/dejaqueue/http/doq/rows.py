@@ -46,7 +46,8 @@ AGAIN = "'"
 
 def name_of(text: str) -> Name:
     """What a DOQ id may mean. Raises BadRequest."""
-    if not text.isascii() or not text.isdecimal() or int(text) > UINT64_MAX:
+    is_number = text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= 20
+    if not is_number or int(text) > UINT64_MAX:
         raise BadRequest("id", f"a whole number from 0 to {UINT64_MAX}", text)
     number = str(int(text))
     return Name(int(number), (number, number + AGAIN))

@@ -61,7 +61,9 @@ class _Label:
 
 def _whole(low: int, high: int) -> Callable[[str, str], str]:
     def check(name: str, text: str) -> str:
-        if not (text.isascii() and text.isdecimal() and low <= int(text) <= high):
+        # int() raises where there are thousands of digits.
+        is_number = text.isascii() and text.isdecimal() and len(text) < 20
+        if not (is_number and low <= int(text) <= high):
             raise wrong_value(name, f"a whole number from {low} to {high}", text)
         return str(int(text))
 

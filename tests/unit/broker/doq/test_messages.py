@@ -86,6 +86,8 @@ def test_another_priority_is_another_due_time(broker: BrokerFixture) -> None:
     [row] = broker.peek()
     assert (row["due"], row["group"]) == (doq.due_ms_of(5), f"{doq.CHANGED}5")
     assert doq.priority_of("9", row["group"], 0) == 5
+    for wrong in ("9" * 5_000, str(doq.PRIORITY_MAX + 1), "²", "-1", ""):
+        assert doq.priority_of(wrong, "", 7) == 7
     done(broker, partial(doq.take, lapses=None, done=False))
     assert done(broker, partial(change, priority=6)) == [RowStatus.LEASED]
 

@@ -49,7 +49,7 @@ def test_a_message_is_called_by_its_key_if_it_has_one() -> None:
     assert row(group="g").group == "default"
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1.0", "x", "²", str(1 << 64)])
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "x", "²", str(1 << 64), "9" * 5_000])
 def test_what_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="id"):
         rows.name_of(text)

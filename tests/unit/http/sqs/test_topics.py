@@ -119,6 +119,22 @@ def test_what_cannot_be_kept_is_refused(name: str, attributes: Any, refused: str
     assert found.value.name == refused
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"DelaySeconds": "9" * 5_000},
+        {"DelaySeconds": "²"},
+        {"RedrivePolicy": "[" * 100_000},
+        {"RedrivePolicy": '{"deadLetterTargetArn":' + "[" * 900 + "]" * 900 + "}"},
+    ],
+    ids=lambda given: str(given)[:30],
+)
+def test_values_that_no_client_writes_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(SqsRefusal) as found:
+        new_topic("q", given, None, 0)
+    assert found.value.name == "InvalidAttributeValue"
+
+
 def test_tags_have_bounds() -> None:
     assert tags_of({"a": ""}) == {"a": ""}
     for wrong in (None, ["a"], {"": "a"}, {"a": "b" * 257}, {"a": 5}):
