@@ -42,10 +42,16 @@ def chosen(
         raise BadRequest("url", "a place with backups", archive.bucket.url)
     if instant_ms is None or (newest.chain and instant_ms > newest.cut_ms):
         return newest, bool(newest.chain)
-    base, _ = _around(archive, newest, instant_ms)
-    if base.cut_ms != instant_ms and base.clocks > 1 and _has_cuts(archive, base, instant_ms):
+    base, following = _around(archive, newest, instant_ms)
+    is_between = base.cut_ms != instant_ms
+    if is_between and _clocks(base, following) > 1 and _has_cuts(archive, base, instant_ms):
         return base, True
-    return manifest_at(archive, instant_ms), False
+    return _between(base, following, instant_ms), False
+
+
+def _clocks(base: Manifest, following: Manifest) -> int:
+    """How many machines' clocks gave the entries between two backups their times."""
+    return max(base.clocks, following.clocks)
 
 
 def _around(archive: Archive, newest: Manifest, instant_ms: int) -> tuple[Manifest, Manifest]:
@@ -95,10 +101,14 @@ def manifest_at(archive: Archive, instant_ms: int, store: str = "") -> Manifest:
     newest = archive.newest(store)
     if newest is None:
         raise BadRequest("url", "a place with backups", archive.bucket.url)
-    base, following = _around(archive, newest, instant_ms)
+    return _between(*_around(archive, newest, instant_ms), instant_ms)
+
+
+def _between(base: Manifest, following: Manifest, instant_ms: int) -> Manifest:
+    """As `manifest_at`, of the backups before and behind the instant."""
     if base.cut_ms == instant_ms:
         return base
-    if max(base.clocks, following.clocks) > 1:
+    if _clocks(base, following) > 1:
         raise Refused(
             f"backups {base.id} and {following.id} are of a cluster: clocks of several machines "
             "gave its entries their times, so no instant between them is one moment, and nothing "

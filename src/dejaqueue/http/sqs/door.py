@@ -22,7 +22,7 @@ from dejaqueue.access.roles import Principal
 from dejaqueue.access.signatures import ALGORITHM, Signature, SignedRequest
 from dejaqueue.errors import BadRequest, DejaQError, InternalError
 from dejaqueue.http.auditing import note, note_administers, note_error
-from dejaqueue.http.bodies import header, load_json, read_body
+from dejaqueue.http.bodies import header, parse_json, read_body
 from dejaqueue.http.direct import JsonAnswer
 from dejaqueue.http.forwarding import FORWARDED, HOST
 from dejaqueue.http.service import Service
@@ -173,10 +173,7 @@ async def _do(sqs: Sqs, request: Request) -> dict[str, Any]:
     content: bytes | None = request.scope.get(_BODY)
     if content is None:
         content = await read_body(request, BODY_BYTES_MAX)
-    try:
-        values = load_json(content or b"{}")
-    except orjson.JSONDecodeError as wrong:
-        raise BadRequest("body", f"JSON in UTF-8 ({wrong.msg})", content[:64]) from None
+    values = parse_json(content or b"{}")
     if not isinstance(values, dict):
         raise BadRequest("body", "a JSON object", values)
     if call.audited:
