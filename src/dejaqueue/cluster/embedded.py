@@ -23,6 +23,7 @@ from dejaqueue.cluster.secret import COMMAND, machine_secret, read_secret
 from dejaqueue.cluster.servers import ServerList, merged, read_addresses
 from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.interface import Coordinator
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.interface import store_path
 from dejaqueue.settings import BrokerSettings, ClusterSettings
@@ -43,11 +44,12 @@ def nodes_of(text: str) -> list[Node]:
     for part in text.split(","):
         name, equals, place = part.strip().partition("=")
         host, colon, port = place.rpartition(":")
-        if not (equals and name and colon and host and port.isascii() and port.isdigit()):
+        route_port = number_of(port)
+        if not (equals and name and colon and host) or route_port is None:
             raise BadRequest("cluster.nodes", FORM, part)
-        if not 1 <= int(port) < 65_535:
+        if not 1 <= route_port < 65_535:
             raise BadRequest("cluster.nodes", "ports from 1 to 65534", part)
-        nodes.append(Node(name, host.strip("[]"), int(port) + 1, int(port)))
+        nodes.append(Node(name, host.strip("[]"), route_port + 1, route_port))
     return nodes
 
 

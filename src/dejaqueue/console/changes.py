@@ -16,6 +16,7 @@ from typing import Any
 from dejaqueue.console.api import Api, ApiError, topic_path
 from dejaqueue.console.visit import Visit
 from dejaqueue.console.works import Work
+from dejaqueue.digits import number_of
 
 TYPED_FROM = 1_000
 FILTERS = ("state", "group", "tags_any", "tags_all", "tags_none", "due_from", "due_to")
@@ -55,8 +56,8 @@ def where_of(fields: dict[str, str]) -> dict[str, Any]:
         if name in _LISTS:
             where[name] = [tag.strip() for tag in text.split(",") if tag.strip()]
         elif name.startswith("due_"):
-            is_number = text.removeprefix("-").isdecimal() and len(text) < 20
-            where[name] = int(text) if is_number else text
+            number = number_of(text.removeprefix("-"))
+            where[name] = text if number is None else -number if text[0] == "-" else number
         else:
             where[name] = text
     return where

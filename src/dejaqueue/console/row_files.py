@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from dejaqueue import limits
+from dejaqueue.digits import number_of
 from dejaqueue.times import parse_instant_ms
 
 BYTES_MAX = 1 << 20
@@ -206,10 +207,10 @@ def _cell(name: str, text: str) -> Any:
 
 
 def _whole(name: str, text: str) -> int:
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdecimal()) or len(stripped) > 19:
+    number = number_of(text.strip())
+    if number is None:
         raise ValueError(f"{name}: a whole number, got: {text[:100]}")
-    return int(stripped)
+    return number
 
 
 # --- what may be in a message -------------------------------------------------------------------

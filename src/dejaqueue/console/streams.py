@@ -20,6 +20,7 @@ from dejaqueue.console.pages import HEADERS
 from dejaqueue.console.visit import Visit
 from dejaqueue.console.watches import Look, Watches, is_rung
 from dejaqueue.console.works import Works
+from dejaqueue.digits import number_of
 from dejaqueue.errors import Unauthenticated
 
 STREAMS_MAX = 100
@@ -72,15 +73,15 @@ class Streams:
                 loop.call_soon_threadsafe(bell.set)
 
         watch, now_ms = visit.watch, self.watches.now_ms
-        name, _, version = visit.fields.get("seen", "").rpartition(".")
-        is_known = name == watch.name and version.isdecimal() and len(version) < 20
+        name, _, text = visit.fields.get("seen", "").rpartition(".")
+        version = number_of(text) if name == watch.name else None
         self._bells.add(bell)
         self.watches.listen(watch, bell, look)
         try:
             yield "retry: 1000\n\nevent: hello\ndata: \n\n"
-            if not is_known:  # the page was made before this broker started, or long ago
+            if version is None:  # the page was made before this broker started, or long ago
                 yield "event: again\ndata: \n\n"
-            seen = int(version) if is_known else watch.version
+            seen = watch.version if version is None else version
             with gate.admit(visit.session.principal, end):
                 while not (is_over or self._is_closed):
                     bell.clear()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.columns import instants
 
@@ -23,8 +24,8 @@ _ID_MAX = (1 << 63) - 1
 
 def check_id(value: object, field: str = "id") -> int:
     """The id that a text (or number) says. Raises BadRequest."""
-    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= 19:
-        value = int(value)
+    if type(value) is str and (number := number_of(value)) is not None:
+        value = number
     if type(value) is not int or not 0 <= value <= _ID_MAX:
         raise BadRequest(field, _ID_LIMIT, value)
     return value

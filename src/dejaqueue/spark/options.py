@@ -18,6 +18,7 @@ from dejaqueue.client.core import ClientCore
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_transport import FlightTransport
 from dejaqueue.client.routed_transport import RoutedTransport, connect
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.subscriptions import check_subscription_name
 from dejaqueue.topic_names import check_topic_name, parse_subscription, subscription_name
@@ -229,6 +230,7 @@ def _whole(values: Mapping[str, str], name: str, default: int, most: int) -> int
     text = values.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+    number = number_of(text)
+    if number is None or not 1 <= number <= most:
         raise BadRequest(f"option {name}", f"a whole number from 1 to {most}", text)
-    return int(text)
+    return number

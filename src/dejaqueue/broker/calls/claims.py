@@ -26,6 +26,7 @@ from dejaqueue.broker.calls.scan import columns_of, in_batches, rows_of
 from dejaqueue.broker.partition.leasing import take_over
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_view import ServedView
+from dejaqueue.digits import number_of
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Ack, Extend, Lease
 from dejaqueue.engine.message_filter import Selection
@@ -193,14 +194,13 @@ def _claims(topic: ServedView, given: object) -> dict[int, list[int]]:
         raise BadRequest("claims", limit, given)
     claims_of: dict[int, list[int]] = {}
     for name, numbers in given.items():
-        is_number = name.isascii() and name.isdigit() and len(name) < 10
-        known = is_number and int(name) in topic.partitions
-        if not known or not isinstance(numbers, list):
+        partition = number_of(name)
+        if partition is None or partition not in topic.partitions or not isinstance(numbers, list):
             raise BadRequest("claims", limit, {name: numbers})
         for number in numbers:
             if type(number) is not int or not 0 <= number <= limits.POSITION_MAX:
                 raise BadRequest("claims", f"numbers from 0 to {limits.POSITION_MAX}", number)
-        claims_of[int(name)] = list(dict.fromkeys(numbers))
+        claims_of[partition] = list(dict.fromkeys(numbers))
     if sum(map(len, claims_of.values())) > CLAIMS_MAX:
         raise BadRequest("claims", f"at most {CLAIMS_MAX}", sum(map(len, claims_of.values())))
     return claims_of

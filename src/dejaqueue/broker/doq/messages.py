@@ -24,6 +24,7 @@ from dejaqueue.broker.partition.requests import ChangeRequest
 from dejaqueue.broker.replies import ReplyTo
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_topic import ServedTopic
+from dejaqueue.digits import number_of
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Ack, Cancel, Extend, Move, Nack
 from dejaqueue.errors import BadRequest, Refused, TryLater
@@ -85,9 +86,9 @@ def priority_of(stored: str, group: str, otherwise: int) -> int:
     """The priority of a message: of its group if it was changed, else of its header."""
     for text in (group.removeprefix(CHANGED) if group.startswith(CHANGED) else "", stored):
         # Any client may write such a header: what is no priority is none.
-        is_number = text.isascii() and text.isdecimal() and len(text) <= 20
-        if is_number and int(text) <= PRIORITY_MAX:
-            return int(text)
+        priority = number_of(text)
+        if priority is not None and priority <= PRIORITY_MAX:
+            return priority
     return otherwise
 
 

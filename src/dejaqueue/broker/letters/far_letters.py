@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from dejaqueue.access.senders import THE_BROKER, Sender
 from dejaqueue.broker.replies import ReplyTo
+from dejaqueue.digits import number_of
 from dejaqueue.engine.arrays import Words
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, InternalError
 from dejaqueue.schema.checks import SendColumns
@@ -161,9 +162,10 @@ def take(open_write: OpenWrite, body: dict[str, Any]) -> Future[dict[str, Any]]:
     Raises:
         BadRequest, TopicUnknown, Elsewhere, Unavailable.
     """
-    producer, number = body.get("producer"), body.get("number")
-    if not isinstance(producer, str) or not isinstance(number, str) or not number.isdigit():
-        raise BadRequest("number", "digits, and a producer", number)
+    producer, text = body.get("producer"), body.get("number")
+    number = number_of(text) if isinstance(text, str) else None
+    if not isinstance(producer, str) or number is None:
+        raise BadRequest("number", "digits, and a producer", text)
     columns, senders = decode(body["content"])
     stream = WriteStream(body["topic"], producer=producer).check()
     answer: Future[dict[str, Any]] = Future()
@@ -175,5 +177,5 @@ def take(open_write: OpenWrite, body: dict[str, Any]) -> Future[dict[str, Any]]:
         statuses = reply.statuses
         answer.set_result({"statuses": None if statuses is None else statuses.tolist()})
 
-    open_write(stream, THE_BROKER).submit_columns(int(number), columns, senders, replied)
+    open_write(stream, THE_BROKER).submit_columns(number, columns, senders, replied)
     return answer

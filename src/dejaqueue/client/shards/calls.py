@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.model import TopicKind
 from dejaqueue.schema.shards import shards_of_texts
@@ -242,11 +243,11 @@ class ShardCalls:
     def claims(self, name: str, body: Body, field: str) -> Body:
         """Of several partitions."""
         given = body.get("claims")
-        if not isinstance(given, dict) or not all(one.isdigit() for one in given):
+        if not isinstance(given, dict) or any(number_of(one) is None for one in given):
             raise BadRequest("claims", "an object of lists of claims, by partition", given)
         bodies: dict[int, Body] = {}
         for partition, numbers in given.items():
-            shard = int(partition) % self._spread
+            shard = (number_of(partition) or 0) % self._spread
             bodies.setdefault(shard, body | {"claims": {}})["claims"][partition] = numbers
         lost: Body = {}
         for answer in self._some(name, bodies, field):

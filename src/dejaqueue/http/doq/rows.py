@@ -35,6 +35,7 @@ from dejaqueue.broker.doq.messages import (
     orders_by_priority,
     priority_of,
 )
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq.shapes import DEFAULT_GROUP, UINT64_MAX, DoqNewMessage
 from dejaqueue.model import Topic, TopicKind
@@ -46,11 +47,10 @@ AGAIN = "'"
 
 def name_of(text: str) -> Name:
     """What a DOQ id may mean. Raises BadRequest."""
-    is_number = text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= 20
-    if not is_number or int(text) > UINT64_MAX:
+    number = number_of(text.lstrip("0") or text[:1], digits_max=20)
+    if number is None or number > UINT64_MAX:
         raise BadRequest("id", f"a whole number from 0 to {UINT64_MAX}", text)
-    number = str(int(text))
-    return Name(int(number), (number, number + AGAIN))
+    return Name(number, (f"{number}", f"{number}{AGAIN}"))
 
 
 def id_of(message_id: int, key: str | None) -> str:

@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from dejaqueue import limits
 from dejaqueue.access.roles import Role
 from dejaqueue.access.senders import NOBODY
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.direct import DirectRoute
 from dejaqueue.http.event_ids import UNACKED_MAX, parse_event_id
@@ -119,10 +120,10 @@ def _number(values: dict[str, Any], name: str, default: int, low: int, high: int
     text = values.get(name)
     if text is None:
         return default
-    # Eleven digits are more than any limit, and `int` takes what is no digit of ours.
-    if not (text.isascii() and text.isdecimal() and len(text) < 12 and low <= int(text) <= high):
+    number = number_of(text)
+    if number is None or not low <= number <= high:
         raise BadRequest(name, f"a whole number from {low} to {high}", text)
-    return int(text)
+    return number
 
 
 def _word(values: dict[str, Any], name: str, usual: str, other: str) -> bool:

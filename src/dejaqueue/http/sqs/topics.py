@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue import limits
+from dejaqueue.digits import number_of
 from dejaqueue.http.bodies import load_json
 from dejaqueue.http.sqs.names import arn_of, is_fifo, name_of_arn
 from dejaqueue.http.sqs.refusals import SqsRefusal
@@ -61,11 +62,10 @@ class _Label:
 
 def _whole(low: int, high: int) -> Callable[[str, str], str]:
     def check(name: str, text: str) -> str:
-        # int() raises where there are thousands of digits.
-        is_number = text.isascii() and text.isdecimal() and len(text) < 20
-        if not (is_number and low <= int(text) <= high):
+        number = number_of(text)
+        if number is None or not low <= number <= high:
             raise wrong_value(name, f"a whole number from {low} to {high}", text)
-        return str(int(text))
+        return str(number)
 
     return check
 

@@ -220,7 +220,9 @@ def test_claims_of_several_partitions_are_dealt_out__what_was_lost_comes_togethe
     assert shards.asked == [(0, {"claims": {"0": [1], "3": [9]}}), (1, {"claims": {"1": [8]}})]
 
 
-@pytest.mark.parametrize("claims", [None, [1], {"one": [1]}])
+@pytest.mark.parametrize(
+    "claims", [None, [1], {"one": [1]}, {"²": [1]}, {"٣": [1]}, {"1" * 5_000: [1]}]
+)
 def test_what_are_no_claims_is_refused(claims: Any) -> None:
     with pytest.raises(BadRequest, match="^claims"):
         Shards({}, {}, {}).calls.act("extend_claims", {"topic": "t", "claims": claims})

@@ -21,6 +21,7 @@ from dejaqueue.access.roles import Principal, Role
 from dejaqueue.access.routes import ROUTES
 from dejaqueue.access.rules import Rule
 from dejaqueue.access.senders import Sender
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest
 from dejaqueue.http.doq import catalogue, topics
 from dejaqueue.http.doq.rows import Row
@@ -206,11 +207,10 @@ async def generate_ids(shared: DoorState, caller: Caller, asked: Any) -> Fields:
 
 def shown(queue_name: str, row: Row) -> Fields:
     """A message. Its id is 0 if its key, which another API gave it, is no number."""
-    is_number = row.id.isascii() and row.id.isdecimal() and len(row.id) <= 19
     return {
         "success": True,
         "queueName": queue_name,
-        "id": int(row.id) if is_number else 0,
+        "id": number_of(row.id) or 0,
         "group": row.group,
         "priority": row.priority,
         "content": row.content,

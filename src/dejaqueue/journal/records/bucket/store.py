@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl
 from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.connections.bucket import Bucket, DirectoryBucket
 from dejaqueue.connections.object_bucket import ObjectBucket
+from dejaqueue.digits import number_of
 from dejaqueue.errors import BadRequest, Refused, Unavailable
 from dejaqueue.journal.records.bucket.lives import Lives
 from dejaqueue.journal.records.bucket.names import folder_of, name_of, path_of
@@ -247,8 +248,8 @@ def open_records(url: str) -> BucketRecordStore:
 def _between_ms(parameters: str, place: str) -> int:
     """What a URL says of the time between two requests."""
     given = dict(parse_qsl(parameters, keep_blank_values=True))
-    text = given.pop("between_ms", str(BETWEEN_MS))
-    if given or not text.isdigit() or int(text) > BETWEEN_MS_MAX:
+    between_ms = number_of(given.pop("between_ms", str(BETWEEN_MS)))
+    if given or between_ms is None or between_ms > BETWEEN_MS_MAX:
         words = f"no other parameter than between_ms=0 to {BETWEEN_MS_MAX:,}"
         raise BadRequest("journal.url", words, f"{place}?{parameters}")
-    return int(text)
+    return between_ms
