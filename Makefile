@@ -303,6 +303,7 @@ ifeq ($(REQUIRE_ALL),1)
 	@scripts/install_issuer.sh || true
 	@scripts/install_cassandra.sh || true
 	@scripts/install_zookeeper.sh || true
+	@scripts/install_object_stores.sh || true
 	@scripts/install_clients.sh || true
 	@scripts/install_sdks.sh || true
 	@scripts/install_site.sh || true

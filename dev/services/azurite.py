@@ -1,6 +1,6 @@
 """Azurite: the protocol of Azure's Blob Storage, by its maker, in memory.
 
-Room: dev. Installed by `npm install azurite`; found on PATH.
+Room: dev. Fetched by scripts/install_object_stores.sh, or on PATH. Needs Node.js 20.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import email.utils
 import hashlib
 import hmac
 import urllib.request
+from pathlib import Path
 
 from dev.services.service import Service, is_listening, program
 
@@ -18,6 +19,8 @@ from dev.services.service import Service, is_listening, program
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _VERSION = "2021-08-06"
+_FETCHED = Path(__file__).resolve().parents[2] / "build" / "object-stores" / "azurite"
+_PLACE = _FETCHED / "node_modules" / ".bin"
 
 
 class Azurite(Service):
@@ -28,7 +31,8 @@ class Azurite(Service):
     @classmethod
     def missing(cls) -> str | None:
         """See Service.missing."""
-        return None if program("azurite-blob") else "the program azurite-blob"
+        found = program("azurite-blob", str(_PLACE))
+        return None if found else "the program azurite-blob (scripts/install_object_stores.sh)"
 
     @property
     def url(self) -> str:
@@ -73,7 +77,7 @@ class Azurite(Service):
 
     def command(self) -> list[str]:
         """See Service.command."""
-        server = program("azurite-blob")
+        server = program("azurite-blob", str(_PLACE))
         assert server is not None
         given = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port)]
         return [server, *given, "--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]

@@ -1,6 +1,6 @@
 """The Versity gateway: S3's protocol, with conditional writes, over a directory.
 
-Room: dev. Installed by `go install github.com/versity/versitygw/cmd/versitygw@latest`.
+Room: dev. Built from its module by scripts/install_object_stores.sh, or on PATH.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 from dev.services.service import Service, is_listening, program
 
 LOGIN = "tests", "tests-secret"
+_PLACE = Path(__file__).resolve().parents[2] / "build" / "object-stores"
 
 
 class Versitygw(Service):
@@ -20,7 +21,8 @@ class Versitygw(Service):
     @classmethod
     def missing(cls) -> str | None:
         """See Service.missing."""
-        return None if program("versitygw") else "the program versitygw"
+        found = program("versitygw", str(_PLACE))
+        return None if found else "the program versitygw (scripts/install_object_stores.sh)"
 
     @property
     def url(self) -> str:
@@ -54,7 +56,7 @@ class Versitygw(Service):
 
     def command(self) -> list[str]:
         """See Service.command."""
-        server = program("versitygw")
+        server = program("versitygw", str(_PLACE))
         assert server is not None
         login = ["--access", LOGIN[0], "--secret", LOGIN[1]]
         return [server, *login, "--port", f"127.0.0.1:{self.port}", "posix", str(self._root)]
