@@ -54,6 +54,20 @@ DEFAULT_QUESTIONS = tuple(
 )
 
 
+def _kept(arguments: list[str]) -> list[str]:
+    """Arguments as they are kept: without where this machine had its files.
+
+    >>> _kept(["scaling", "--out", "/somewhere/out", "--keep", "--out=/elsewhere"])
+    ['scaling', '--keep']
+    """
+    pairs = zip(["", *arguments], arguments, strict=False)
+    return [
+        one
+        for before, one in pairs
+        if before != "--out" and one != "--out" and not one.startswith("--out=")
+    ]
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("questions", nargs=-1, type=click.Choice(QUESTIONS))
 @click.option("-q", "--question", "more", multiple=True, type=click.Choice(QUESTIONS))
@@ -145,7 +159,7 @@ def answer(question: str, plan: Plan, out: Path, *, keep: bool, force: bool) -> 
     facts["versions"] |= {kind.name: kind.version() for kind in available(plan.systems)[0]}
     facts["versions"] |= outcome.versions
     facts["other_work_percent"] = other.percent()
-    command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", "bench", *_kept(sys.argv[1:])])
     busy = facts["other_work_percent"] > OTHER_WORK_PERCENT_MAX
     kept = KEPT if keep and (force or not busy) else out / "results"
     results.store(kept, question, outcome, {"machine": facts, "command": command})

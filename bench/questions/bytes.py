@@ -15,6 +15,8 @@ archived. `payload_…` are payloads of a MiB, in the journal and in a payload
 store, with their ratio to that store alone.
 `streamed_…` is one payload of a GiB that is streamed, with its ratio to a program that writes and
 reads a file, and the memory that client and broker take more for it.
+`promotion` is until a standby has taken the place of a broker that was killed, `bucket_…` a broker
+whose journal is in a bucket where each PUT takes 100 ms more.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from collections.abc import Callable
 
 from bench.archiving import archive_rows
 from bench.backups import backup_rows
+from bench.bucket_journal import bucket_rows
 from bench.load import past_load
 from bench.payloads import payload_rows
 from bench.percentiles import spread
+from bench.promotion import promotion_rows
 from bench.results import Outcome, Row
 from bench.streamed_payloads import streamed_rows
 from bench.systems.dejaq import DejaqSystem
@@ -61,6 +65,10 @@ def measure(plan: Plan, report: Report) -> Outcome:
     outcome.rows += archive_rows(QUESTION, plan, report)
     outcome.rows += payload_rows(QUESTION, plan, report)
     outcome.rows += streamed_rows(QUESTION, plan, report)
+    outcome.rows += promotion_rows(QUESTION, plan, report)
+    found, left_out = bucket_rows(QUESTION, plan, report)
+    outcome.rows += found
+    outcome.left_out += left_out
     return outcome
 
 

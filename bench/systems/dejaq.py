@@ -84,6 +84,12 @@ class DejaqSystem(System):
             self._server.stop()
             self._server = None
 
+    def crash(self) -> None:
+        """SIGKILL to the broker, as a machine that fails."""
+        assert self._server is not None
+        self.client.close()
+        self._server.kill()
+
     def pid(self) -> int:
         """Process id of the broker."""
         assert self._server is not None
