@@ -1,9 +1,10 @@
-"""Covers: JSON that no client of ours writes, in every field of every operation: it is refused as
-the caller's mistake, or done; never an internal error.
+"""Covers: JSON that no client of ours writes, in every field of every operation, and texts in every
+parameter, of addresses and headers: they are refused as the caller's mistake, or what they ask for
+is done; never an internal error.
 
-The OpenAPI document says what fields there are. Values are texts, as some of them are none that a
-library would write: numbers of thousands of digits, halves of characters, lists in lists a thousand
-deep, days that do not exist.
+The OpenAPI document says what fields and parameters there are. Values are texts, as some of them
+are none that a library would write: numbers of thousands of digits, halves of characters, lists in
+lists a thousand deep, days that do not exist.
 Not covered: values that nearly fit (test_http_schema.py), bytes that are no HTTP
 (tests/unit/http/test_protocol_garbled.py).
 """
@@ -14,6 +15,7 @@ import json
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -64,6 +66,35 @@ OPERATIONS = {
     for path, operations in DOCUMENT["paths"].items()
     for method, operation in operations.items()
     if "requestBody" in operation and not path.startswith(OTHERS)
+}
+
+
+TEXTS = [
+    "",
+    "²",
+    "-1",
+    "1e999",
+    "9" * 19,
+    "9" * 5_000,
+    "null",
+    "[]",
+    "{",
+    "\0",
+    "a\udfff",
+    "é" * 300,
+    "../../etc",
+    "a,,b" * 200,
+    "2026-02-30T00:00:00Z",
+    "9223372036854775807+999-65535",
+    "0 0 31 2 *",
+]
+ENDS_SOON = {"idle_ms": "1", "seconds": "0", "wait_ms": "1", "timeout_ms": "1"}
+"""Of streams and of those that wait."""
+PARAMETERS = {
+    f"{method.upper()} {path}": operation["parameters"]
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+    if operation.get("parameters") and not path.startswith(OTHERS)
 }
 
 
@@ -129,3 +160,39 @@ def test_odd_json_is_done_or_the_caller_s_mistake(named: str, port: int) -> None
         count += 1
     connection.close()
     assert count > len(BODIES) or "application/json" not in str(OPERATIONS[named]["requestBody"])
+
+
+def _addresses(path: str, parameters: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Addresses and headers, each with one parameter that is odd."""
+    soon = [(one["name"], ENDS_SOON[one["name"]]) for one in parameters if one["name"] in ENDS_SOON]
+    for asked in parameters:
+        name, place = asked["name"], asked["in"]
+        for text in TEXTS:
+            content = text.encode("utf-8", "surrogatepass")
+            query = [pair for pair in soon if pair[0] != name]
+            there, headers = path, {}
+            if place == "path":
+                there = path.replace(f"{{{name}}}", quote(content, safe=""))
+            elif place == "query":
+                query.append((name, quote(content, safe="")))
+            elif text.isprintable():
+                headers[name] = content.decode("latin-1")
+            for known, value in {"topic": "cron" if "cron" in path else "fair", **PLACES}.items():
+                there = there.replace(f"{{{known}}}", value)
+            yield f"{there}?{'&'.join(map('='.join, query))}", headers
+
+
+@pytest.mark.parametrize("named", sorted(PARAMETERS))
+def test_odd_parameters_are_the_caller_s_mistake__or_what_they_say_is_done(
+    named: str, port: int
+) -> None:
+    method, path = named.split(" ")
+    body = b"{}" if "requestBody" in DOCUMENT["paths"][path][method.lower()] else None
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    for address, headers in _addresses(path, PARAMETERS[named]):
+        connection.request(method, address, body, {"content-type": "application/json", **headers})
+        response = connection.getresponse()
+        text = response.read()[:300]
+        assert response.status < 500, (address[:200], headers, text)
+        assert "{" not in address
+    connection.close()
