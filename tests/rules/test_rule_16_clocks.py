@@ -9,6 +9,7 @@ import logging
 
 import pytest
 
+from dejaqueue.settings import BrokerSettings, ClockSettings
 from dejaqueue.wire.frames import Ping
 from tests.rules.broker_fixture import TOPIC, BrokerFixture, RecordingConsumer
 from tests.rules.conftest import MakeBroker
@@ -67,6 +68,24 @@ def test_a_clock_that_turns_out_to_be_off_is_warned_of_after_it_could_not_be_tol
         for uncertainty_us in (900_000, 10, 900_000, 10):
             ping(consumer, 60_000, uncertainty_us)
     assert said_of_clocks(caplog) == [logging.INFO, logging.WARNING]
+
+
+@pytest.mark.one_process("changes a broker's settings")
+@pytest.mark.parametrize(("offset_us", "uncertainty_us"), [(0, 0), (0, 10), (60_000, 10)])
+def test_with_a_limit_of_0_nobody_is_sent_ahead__and_nothing_is_said_of_it(
+    make_broker: MakeBroker, caplog: pytest.LogCaptureFixture, offset_us: int, uncertainty_us: int
+) -> None:
+    broker = make_broker(lease_ahead_ms=25)
+    broker.broker.change_settings(BrokerSettings(clock=ClockSettings(offset_us_max=0)))
+    consumer = broker.consumer()
+    with caplog.at_level(logging.INFO):
+        ping(consumer, offset_us, uncertainty_us)
+    assert said_of_clocks(caplog) == []
+    broker.send([b"a"], [broker.now_ms + 20])
+    broker.settle_down()
+    assert consumer.payloads() == []
+    broker.advance(20)
+    assert consumer.payloads() == [b"a"]
 
 
 def test_a_client_whose_clock_is_known_again_is_sent_ahead_again(make_broker: MakeBroker) -> None:
