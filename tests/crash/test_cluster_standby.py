@@ -2,9 +2,11 @@
 again; in the end two are killed and one stands still, the standby is promoted, and none of the
 three comes back: what was acknowledged by the instant of the promotion is there, and nothing twice.
 
-Covered: journals in PostgreSQL with facts in etcd, both killed with the brokers; the standby killed
-while it follows; one broker that was paused; transactions over topics of several brokers, messages
-that are passed on, topics with a spread; how long the promotion takes.
+Covered: journals in PostgreSQL with facts in etcd, both killed with the brokers; the standby
+killed while it follows; one broker that was paused; transactions over topics of several brokers,
+messages that are passed on, topics with a spread; how long the promotion takes. And processes of
+one machine, of which one is killed, that are encrypted, back up as they go, and run when their
+standby is promoted.
 Not covered: brokers of one process (tests/cluster/test_standby.py), the standby of one broker
 (test_standby_kill.py).
 """
@@ -19,11 +21,12 @@ from pathlib import Path
 import pytest
 
 from dejaqueue import Client
+from dejaqueue.backup.archive import Archive
 from dejaqueue.errors import DejaQError, NotActive
 from dev.services import Service
 from tests.cluster.served import three_brokers
 from tests.crash.broker_process import BrokerProcess
-from tests.crash.disasters import FAR, _payloads, now_ms
+from tests.crash.disasters import FAR, Load, _payloads, now_ms
 from tests.crash.test_cluster_archive import (
     MUCH,
     PassingLoad,
@@ -32,6 +35,10 @@ from tests.crash.test_cluster_archive import (
     has_much,
     settings_of,
 )
+from tests.crash.test_processes_archive import Site as Processes
+from tests.crash.test_processes_archive import check as check_processes
+from tests.crash.test_processes_archive import has_much as has_sent
+from tests.crash.test_processes_kill import children_of, is_gone
 from tests.crash.test_standby_kill import starts_not
 from tests.patience import until
 from tests.server_fixtures import served
@@ -52,18 +59,19 @@ def etcd() -> Iterator[Service]:
     yield from served("etcd")
 
 
-def standby_of(site: Site) -> BrokerProcess:
+def standby_of(site: Site | Processes, **settings: object) -> BrokerProcess:
     broker = BrokerProcess(
         site.root / "standby",
         site.root / "standby.log",
         standby__url=site.where,
         standby__poll_ms=20,
+        **settings,
     )
     broker.start()
     return broker
 
 
-def followed(standby: BrokerProcess, site: Site) -> None:
+def followed(standby: BrokerProcess, site: Site | Processes) -> None:
     """Return when the standby has all that was acknowledged before this."""
     site.archived()
     reach_ms = site.reach_ms()
@@ -127,11 +135,15 @@ def test_a_cluster_is_replaced_by_its_standby__and_does_not_come_back(
         paused = site.brokers["c"]
         try:
             load, killed_ms = under_load(site, standby)
+            for server in (postgresql, etcd):  # as the whole site is gone
+                server.kill()
             with Client(standby.url) as client:
                 done = client.promote()
             print(f"lost={killed_ms - done['as_of_ms']} ms, took={done['took_ms']} ms")
             assert done["took_ms"] < TOOK_MS_MAX
             check(standby.url, load, done["as_of_ms"])
+            for server in (postgresql, etcd):
+                server.start()
             os.kill(paused.pid, signal.SIGCONT)
             until(lambda: is_refused(paused, "singles"), "it meets the fence")
             assert "this broker was replaced" in paused.log_text()
@@ -150,4 +162,40 @@ def test_a_cluster_is_replaced_by_its_standby__and_does_not_come_back(
         finally:
             if paused.is_up:
                 os.kill(paused.pid, signal.SIGCONT)
+            standby.kill()
+
+
+def test_processes_are_replaced_by_a_standby_while_they_run(tmp_path: Path) -> None:
+    site = Processes(tmp_path, interval_ms=1_500, is_encrypted=True)
+    standby: BrokerProcess | None = None
+    try:
+        with Client(site.broker.url) as client:
+            client.create_topic("singles", partitions=4, spread=2)
+            client.create_topic("left", partitions=2)
+            client.create_topic("right", partitions=2, spread=2)
+        until(lambda: Archive.open(site.where, make=True).ids(), "the first backup")
+        standby = standby_of(site, **site.keys)
+        load = Load(site.broker.url)
+        try:
+            until(lambda: has_sent(load), "much is sent")
+            followed(standby, site)
+            victim = children_of(site.broker.pid)[0]
+            os.kill(victim, signal.SIGKILL)
+            until(lambda: is_gone(victim), "it is dead")
+            until(lambda: len(children_of(site.broker.pid)) == 2, "another one is started")
+            followed(standby, site)
+            with Client(standby.url) as client:
+                done = client.promote()
+        finally:
+            load.end()
+        print(f"took={done['took_ms']} ms")
+        check_processes(standby.url, load, done["as_of_ms"])
+        for topic in ("singles", "left", "right"):
+            until(lambda topic=topic: is_refused(site.broker, topic), "it meets the fence")  # type: ignore[misc]
+        with Client(standby.url) as client:
+            client.send("singles", b"later", delay=FAR)
+            assert b"to the old one" not in _payloads(client, "singles")
+    finally:
+        site.broker.kill()
+        if standby is not None:
             standby.kill()
