@@ -190,6 +190,24 @@ def test_full_backups_replace_the_one_that_it_began_with(sites: Sites) -> None:
     assert standby.standby.trouble == ""
 
 
+def test_what_no_cut_has_is_not_shown__and_after_a_while_that_is_told(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby_module, "STALL_US", 200_000)
+    sites.filled()
+    standby = sites.standby()
+    sites.followed(standby)
+    until(lambda: sites.leader() != "", "somebody takes cuts")
+    sites.silent |= {"a", "b"} - {sites.leader()}
+    sites.send_to_owner(NAMES[1], ["waits"])
+    until(lambda: "no cut of all brokers has" in standby.standby.trouble, "it is told")
+    assert there(standby, NAMES[1]) == ["before"]
+    sites.silent.clear()
+    sites.followed(standby)
+    assert there(standby, NAMES[1]) == ["before", "waits"]
+    until(lambda: not standby.standby.trouble, "it goes on")
+
+
 def test_an_archive_that_is_away_is_waited_for(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from dejaqueue.broker.standby.strand_reader import HeldPiece, StrandReader
 from dejaqueue.catalogue.changes import Change, from_bytes
 from dejaqueue.catalogue.state import CatalogueState
 from dejaqueue.connections.bucket import Bucket
-from dejaqueue.errors import JournalDamaged
+from dejaqueue.errors import JournalDamaged, Unavailable
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.encryption.data_keys import DataKeys
 from dejaqueue.journal.interface import Entry
@@ -43,6 +43,8 @@ STEP_PIECES: Final = 64
 """Of each strand, in one step: so that none gets far ahead of the others."""
 CUTS_MAX: Final = 64
 """That wait for entries. Of more, every other one is given up: those in between are as good."""
+SEAL_TRIES: Final = 1_000
+"""An archiver may store a piece just before the end of its strand, and another one, …"""
 APPLIED_SECONDS_MAX: Final = 60
 """A partition that has not applied what it was given by then is in trouble."""
 
@@ -106,6 +108,7 @@ class Follower:
         logs, at_ms: of the last cut that is applied.
         data_keys: wrapped keys that are known.
         entries: how many were applied.
+        read_count: how many pieces were read in the last step.
         gap: entries that were missing in the last step in which nothing new was read, and for want
             of which nothing can be applied.
     """
@@ -128,7 +131,7 @@ class Follower:
             for name, place in sorted(begun.strands.items())
         }
         self.logs, self.at_ms = dict(begun.logs), begun.at_ms
-        self.entries = 0
+        self.entries = self.read_count = 0
         self.gap: LogGap | None = None
         self._cuts: list[LogCut] = []
         self._held_bytes = 0
@@ -168,6 +171,7 @@ class Follower:
                 count += 1
                 if is_stopping.is_set() or strand.fence:
                     break
+        self.read_count = count
         cut = self._whole_cut(is_idle=not count)
         if cut is not None:
             self._apply(cut)
@@ -205,6 +209,24 @@ class Follower:
         for strand in self.strands.values():
             strand.again()
         self._cuts, self._held_bytes, self.gap = [], 0, None
+
+    def seal(self, standby: str, store: str) -> None:
+        """End all strands that are known, as StrandReader.seal, behind what was stored by then.
+
+        Between a piece and the end behind it nothing is done, as archivers store on: who looks for
+        other strands in between may find another piece for ever.
+
+        Raises:
+            JournalDamaged, ResourceExhausted, Unavailable.
+        """
+        for strand in self.strands.values():
+            for _ in range(SEAL_TRIES):
+                if strand.fence or strand.seal(standby, store):
+                    break
+                for piece, digest in strand.following(STEP_PIECES):
+                    self._take(strand, piece, digest)
+            else:
+                raise Unavailable("the other broker keeps archiving", 1_000)
 
     # --- cuts ---------------------------------------------------------------------------------
 

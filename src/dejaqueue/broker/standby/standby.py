@@ -68,8 +68,10 @@ broker may have joined."""
 NOTE_US: Final = 5_000_000
 """How often it is noted how far it is: a start reads again what came since."""
 BEGIN_ANEW: Final = "start this standby again, and it is filled with the newest backup"
-SEAL_TRIES: Final = 1_000
-"""The active broker may store a piece just before the fence, and another one, …"""
+NEAR_STEPS: Final = 8
+"""Who finds a piece or two of each strand, so often one after the other, has caught up."""
+STALL_US: Final = 10_000_000
+"""So long something waits for a cut before that is told."""
 SAY_US: Final = 60_000_000
 
 log = logging.getLogger("dejaqueue.standby")
@@ -112,6 +114,9 @@ class Standby:
         self._looked_for_us = 0
         self._gap: LogGap | None = None
         """Entries that were missing when strands were looked for last."""
+        self._moved = 0, 0
+        """As of when it was when something was applied last, or nothing waited, and when that was
+        by its clock."""
         self._damage: tuple[str, int] | None = None
         """What was wrong last, and as of when the standby was then."""
         self._lost: DejaQError | None = None
@@ -314,9 +319,21 @@ class Standby:
         except Exception as wrong:  # noqa: BLE001 - it goes on trying
             self._fail(wrong)
             return AGAIN_MS
-        self.trouble = ""
+        self.trouble = self._stall()
         self._said_us = 0
         return 0 if has_more else self._broker.settings.standby.poll_ms
+
+    def _stall(self) -> str:
+        """What is wrong if brokers archive, and nothing can be applied; "" = nothing."""
+        follower, now_us = self.follower, self._broker.clock.now_us()
+        if follower is None or not follower.waits or follower.at_ms != self._moved[0]:
+            self._moved = (0 if follower is None else follower.at_ms), now_us
+        if now_us - self._moved[1] < STALL_US:
+            return ""
+        return (
+            "something is archived that no cut of all brokers has yet: one may be down, and nobody "
+            "has taken over what it serves"
+        )
 
     def _fail(self, wrong: Exception) -> None:
         clock = self._broker.clock
@@ -521,10 +538,13 @@ class Standby:
         self._broker.serve_as_active()
 
     def _catch_up(self, follower: Follower) -> None:
-        """Apply all there is. Raises Unavailable: the broker stops."""
+        """Apply what there is; of archivers that store on, most of it: the rest is read when they
+        are ended. Raises Unavailable: the broker stops."""
         follower.again()
         follower.look()
-        while self._stepped(follower):
+        near = 0
+        while near < NEAR_STEPS and self._stepped(follower):
+            near = near + 1 if follower.read_count <= 2 * len(follower.strands) else 0
             if self._stop.is_set():
                 raise Unavailable("the broker is stopping", 1_000)
 
@@ -538,12 +558,10 @@ class Standby:
     def _seal(self, follower: Follower, record: StandbyRecord) -> None:
         """End all strands, so that the other brokers' next pieces meet this one; what they stored
         before is applied. A broker that begins a strand later looks for the fence."""
-        for _ in range(SEAL_TRIES):
-            has_more = self._stepped(follower)
+        known = -1
+        while known < len(follower.strands):
+            known = len(follower.strands)
+            follower.seal(record.id, record.store)
             follower.look()
-            left = [one for one in follower.strands.values() if not one.fence]
-            if not has_more and not left:
-                return
-            for one in left:
-                one.seal(record.id, record.store)
-        raise Unavailable("the other broker keeps archiving", 1_000)
+        while self._stepped(follower):
+            continue

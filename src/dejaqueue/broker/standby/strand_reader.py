@@ -65,6 +65,10 @@ class StrandReader:
         self.read, self.read_previous = number, previous
         self.held: deque[HeldPiece] = deque()
         self.fence = ""
+        self._last: LogPiece | None = None
+        """The last piece that was read, without its entries; None = it is not in memory."""
+        self._had_more = False
+        """Whether there was a piece when it was last looked for one."""
 
     def following(self, count_max: int) -> Iterator[tuple[LogPiece, str]]:
         """The pieces behind the last one that was read, and their digests, as far as there are any.
@@ -74,10 +78,13 @@ class StrandReader:
             JournalDamaged, Unavailable.
         """
         stored = None if self.fence else self.chain.stored(self.read + 1)
+        had_more, self._had_more = self._had_more, stored is not None
         if stored is None:
             return
         yield self._checked(self.read + 1, stored)
-        if self.fence or self.chain.stored(self.read + LATE_PIECES) is None:
+        # Who keeps up finds nothing every other time, and need not ask how much there is.
+        is_late = had_more and not self.fence
+        if not is_late or self.chain.stored(self.read + LATE_PIECES) is None:
             return
         ahead = range(self.read + 1, self.read + count_max)
         for number, found in self.chain.stored_ahead(ahead):
@@ -103,6 +110,7 @@ class StrandReader:
         bounds = tuple((one.log, one.after, one.last) for one in piece.slices)
         self.held.append(HeldPiece(piece.number, digest, bounds, piece if keeps else None))
         self.read, self.read_previous = piece.number, digest
+        self._last = replace(piece, slices=())
 
     def contents(self, wanted: Sequence[HeldPiece]) -> Iterator[LogPiece]:
         """Held pieces, in their order. Raises JournalDamaged, Unavailable."""
@@ -130,7 +138,7 @@ class StrandReader:
     def again(self) -> None:
         """Read again what is not applied: something failed in between."""
         self.held.clear()
-        self.read, self.read_previous = self.number, self.previous
+        self.read, self.read_previous, self._last = self.number, self.previous, None
 
     def seal(self, standby: str, store: str) -> bool:
         """End the strand behind the last piece that was read, for a standby that is promoted: who
@@ -146,26 +154,16 @@ class StrandReader:
             JournalDamaged, ResourceExhausted, Unavailable.
         """
         number = self.read + 1
-        there = self.chain.stored(number)
-        if there is not None:
-            self.fence = self.chain.decode(number, there).fence
-            return bool(self.fence)
-        before = self.chain.stored(self.read) if self.read else None
-        if before is None:
-            end = LogPiece(self.chain.name, number, self.read_previous, store, 0, ())
-        else:  # how far the strand goes can still be told by its last piece
-            last = self.chain.decode(self.read, before)
-            end = replace(
-                last,
-                number=number,
-                previous=digest_of(before),
-                at_ms=0,
-                slices=(),
-                data_keys={},
-                ends={},
-                clocks=1,
-            )
-        if not self.chain.put_new(number, replace(end, fence=standby).encode()):
+        if self._last is None and self.read:
+            stored = self.chain.stored(self.read)
+            self._last = self.chain.decode(self.read, stored)
+            self.read_previous = digest_of(stored or b"")
+        # How far the strand goes can still be told by its last piece.
+        reached = {} if self._last is None else self._last.reached
+        end = LogPiece(
+            self.chain.name, number, self.read_previous, store, 0, (), reached, fence=standby
+        )
+        if not self.chain.put_new(number, end.encode()):
             return False
         self.fence = standby
         return True

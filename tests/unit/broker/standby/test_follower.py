@@ -332,6 +332,15 @@ def test_a_cut_counts_when_all_strands_have_its_entries(strands: Strands) -> Non
     assert strands.tails() == {1: 12, 3: 6}
 
 
+def test_a_cut_of_before_takes_nothing_back__though_its_clock_is_ahead(strands: Strands) -> None:
+    at_ms = strands.put("z", (OWN_NAME, 0, 4), (A, 0, 5), cut={OWN_NAME: 4, A: 5})
+    strands.put("y", cut={OWN_NAME: 4, A: 3})
+    strands.put("x", cut={OWN_NAME: 2})
+    assert strands.tails() == {1: 5}
+    assert strands.follower.logs == {OWN_NAME: 4, A: 5}
+    assert strands.follower.at_ms == at_ms
+
+
 def test_topics_are_deleted_and_made_again(strands: Strands) -> None:
     strands.put("z", (OWN_NAME, 0, 4), (A, 0, 5), (B, 0, 2), cut={OWN_NAME: 4, A: 5, B: 2})
     assert strands.tails() == {1: 5, 3: 2}
@@ -389,6 +398,28 @@ def test_of_many_cuts_that_wait_some_are_kept__the_last_one_with_them(strands: S
     assert strands.follower._cuts == []
 
 
+def test_strands_are_ended_though_their_archivers_go_on(
+    strands: Strands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strands.put("x", (B, 0, 2))
+    strands.put("z", (OWN_NAME, 0, 4), (A, 0, 5), cut={OWN_NAME: 4, A: 5, B: 2})
+    all_steps(strands.follower)
+    real, left = LogChain.put_new, [8, 7, 6]
+
+    def busy(chain: LogChain, number: int, stored: bytes | memoryview) -> bool:
+        if left and LogPiece.decode("a test", stored).fence and chain.name.endswith("z"):
+            last = left.pop()
+            strands.put("z", (A, last - 1, last), cut={OWN_NAME: 4, A: last, B: 2})
+        return real(chain, number, stored)
+
+    monkeypatch.setattr(LogChain, "put_new", busy)
+    strands.follower.seal("a1", "9f")
+    assert {one.fence for one in strands.follower.strands.values()} == {"a1"}
+    with pytest.raises(FollowingEndedError, match="a1"):
+        all_steps(strands.follower)
+    assert strands.broker.tails == {(1, 0): 8, (3, 0): 2}
+
+
 def test_a_strand_that_is_ended_is_told_when_all_is_applied(strands: Strands) -> None:
     strands.put("z", (OWN_NAME, 0, 4), (A, 0, 5), cut={OWN_NAME: 4, A: 5})
     assert strands.tails() == {1: 5}
@@ -399,3 +430,106 @@ def test_a_strand_that_is_ended_is_told_when_all_is_applied(strands: Strands) ->
     with pytest.raises(FollowingEndedError, match="a1"):
         strands.follower.step(NEVER)
     assert strands.follower.waits  # no cut has it
+
+
+# --- anything -------------------------------------------------------------------------------------
+
+
+class Brokers:
+    """Brokers that take logs over from each other at random, and archive at their own pace."""
+
+    def __init__(self, strands: Strands, random: np.random.Generator) -> None:
+        self._strands, self._random = strands, random
+        self._owners = {A: "x", B: "y"}
+        self._tails = {A: 0, B: 0}
+        self._archived = dict[str, dict[str, int]]()
+        """By the node: where it goes on in the logs that it has."""
+        self._late: list[tuple[str, str, int, int]] = []
+        """What former owners were storing when they lost a log."""
+        self.cuts: list[dict[str, int]] = []
+        strands.put("x", (OWN_NAME, 0, 4))
+
+    def _choice(self, some: Sequence[str]) -> str:
+        return str(self._random.choice(some))
+
+    def act(self) -> None:
+        log = self._choice([A, B])
+        owner = self._owners[log]
+        match self._random.integers(6):
+            case 0 | 1:
+                self._tails[log] = min(40, self._tails[log] + int(self._random.integers(1, 4)))
+            case 2 | 3:
+                self._archive(owner, log, self._tails[log])
+            case 4 if self._late and self._random.random() < 0.5:
+                node, log, after, last = self._late.pop()
+                self._strands.put(node, (log, after, last))
+            case 4:
+                self._take_over(log)
+            case 5:
+                self.cut()
+
+    def _archive(self, node: str, log: str, last: int) -> None:
+        at = self._archived.setdefault(node, {}).get(log, 0)
+        if at < last:
+            self._strands.put(node, (log, at, last))
+            self._archived[node][log] = last
+
+    def _take_over(self, log: str) -> None:
+        before, after = self._owners[log], self._choice(["x", "y", "z"])
+        reached = max(of.get(log, 0) for of in (*self._archived.values(), {}))
+        at = self._archived.get(before, {}).get(log, 0)
+        if before != after and at < self._tails[log]:
+            self._late.append((before, log, at, self._tails[log]))
+        self._owners[log] = after
+        self._archived.setdefault(after, {})[log] = reached
+
+    def cut(self) -> None:
+        self.cuts.append({OWN_NAME: 4, **self._tails})
+        self._strands.put(self._choice(["x", "y", "z"]), cut=self.cuts[-1])
+
+    def end(self) -> None:
+        for log, owner in self._owners.items():
+            self._archive(owner, log, self._tails[log])
+        self.cut()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_brokers_do_what_is_applied_is_a_cut(
+    strands: Strands, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    monkeypatch.setattr(follower_module, "STEP_PIECES", int(random.integers(1, 4)))
+    if seed % 3 == 0:
+        monkeypatch.setattr(follower_module, "HELD_BYTES_MAX", int(random.integers(1, 4_000)))
+    brokers = Brokers(strands, random)
+    steps = 0
+
+    def check() -> None:
+        found = {1: 0, 3: 0} | {number: at for (number, _), at in strands.broker.tails.items()}
+        wanted = [{1: one[A], 3: one[B]} for one in ({A: 0, B: 0}, *brokers.cuts)]
+        assert found in wanted
+        assert strands.broker.state.revision in (0, 4)
+
+    for _ in range(120):
+        brokers.act()
+        follower = strands.follower
+        match random.integers(8):
+            case 0:
+                follower.look()
+            case 1:
+                follower.again()
+            case 2:
+                begun = {name: (one.number, one.previous) for name, one in follower.strands.items()}
+                strands.follower = strands.follower_of(begun, follower.logs, follower.at_ms)
+            case _:
+                steps += follower.step(NEVER)
+        check()
+    brokers.end()
+    strands.tails()
+    check()
+    assert {A: strands.follower.logs[A], B: strands.follower.logs[B]} == {
+        A: brokers.cuts[-1][A],
+        B: brokers.cuts[-1][B],
+    }
+    assert not strands.follower.waits or brokers._late
+    assert steps > 10
