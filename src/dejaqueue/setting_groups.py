@@ -172,15 +172,17 @@ class StandbySettings(Group):
         default="",
         description="Follow the archive at this place, as a standby: fill an empty data directory "
         "with the newest backup there, then apply what is archived behind it "
-        "(`backup.archive_interval_ms` of the other broker), until `dejaq promote`. From then on "
-        "it has no effect. Empty: this broker is no standby. Cannot change live.",
+        "(`backup.archive_interval_ms` of the other broker, or of all brokers of a cluster), until "
+        "`dejaq promote`. From then on it has no effect. Empty: this broker is no standby. Cannot "
+        "change live.",
     )
     poll_ms: int = Field(
         default=100,
         ge=10,
         le=60_000,
         description="How often a standby asks whether something new was archived. Each time is a "
-        "request to the object store: 100 ms are 26 million a month. Can change live.",
+        "request to the object store, for each process or broker that archives: 100 ms are 26 "
+        "million a month. Can change live.",
     )
 
 

@@ -86,22 +86,27 @@ class Site:
         broker = BrokerProcess(self.root / "new", self.root / "new.log", **self.keys)
         broker.start()
         try:
-            with Client(broker.url) as client:
-                there = _payloads(client, "singles")
-                pairs, others = _payloads(client, "left"), _payloads(client, "right")
+            check(broker.url, load, until_ms)
         finally:
             broker.kill()
-        assert pairs == others, "a transaction in part"
-        assert len(there) == len(set(there)), "twice"
-        assert len(pairs) == len(set(pairs)), "a transaction twice"
-        wanted = {one for at_ms, one in load.sent if at_ms < until_ms} - load.tried_acks
-        assert not wanted - set(there), f"{len(wanted - set(there))} of {len(wanted)} are lost"
-        back = {one for at_ms, one in load.acked if at_ms < until_ms} & set(there)
-        assert not back, f"{len(back)} that were acked are back"
-        committed = {one for at_ms, one in load.committed if at_ms < until_ms}
-        assert not committed - set(pairs), "transactions are lost"
-        print(f"sent={len(wanted)} acked={len(load.acked)} committed={len(committed)}")
-        assert len(wanted) > MUCH
+
+
+def check(url: str, load: Load, until_ms: int) -> None:
+    """Compare what a broker has with what was acknowledged by then."""
+    with Client(url) as client:
+        there = _payloads(client, "singles")
+        pairs, others = _payloads(client, "left"), _payloads(client, "right")
+    assert pairs == others, "a transaction in part"
+    assert len(there) == len(set(there)), "twice"
+    assert len(pairs) == len(set(pairs)), "a transaction twice"
+    wanted = {one for at_ms, one in load.sent if at_ms < until_ms} - load.tried_acks
+    assert not wanted - set(there), f"{len(wanted - set(there))} of {len(wanted)} are lost"
+    back = {one for at_ms, one in load.acked if at_ms < until_ms} & set(there)
+    assert not back, f"{len(back)} that were acked are back"
+    committed = {one for at_ms, one in load.committed if at_ms < until_ms}
+    assert not committed - set(pairs), "transactions are lost"
+    print(f"sent={len(wanted)} acked={len(load.acked)} committed={len(committed)}")
+    assert len(wanted) > MUCH
 
 
 def has_much(load: Load) -> bool:

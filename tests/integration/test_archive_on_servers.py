@@ -1,7 +1,8 @@
 """A broker that is alone, whose journals are records on a server: what it archives as it comes.
 
 Covered: SQLite, records in memory, encrypted or not: what is archived and restored, to any instant,
-a graceful stop, a new start, a chain that ends and another one that begins, an older copy.
+a graceful stop, a new start, a chain that ends and another one that begins, an older copy; a
+standby that follows it and takes its place.
 Not covered: clusters (tests/cluster/test_archive.py); kills (tests/crash/test_cluster_archive.py).
 """
 
@@ -17,6 +18,7 @@ import pytest
 from dejaqueue.backup.archive import Archive
 from dejaqueue.broker.backup.restoring import Restore, RestorePlan
 from dejaqueue.broker.broker import Broker
+from dejaqueue.errors import NotActive
 from dejaqueue.journal.encryption.master_keys import load_master_keys
 from dejaqueue.journal.registry import open_store
 from dejaqueue.settings import BrokerSettings
@@ -50,6 +52,17 @@ class Place:
         }
         if data is not None:
             del values["backup"]
+        broker = Broker(BrokerSettings.model_validate(values))
+        broker.start()
+        return broker
+
+    def standby(self) -> Broker:
+        """One with a directory."""
+        values = {
+            "journal": {"url": str(self.root / "standby")},
+            "encryption": {"master_key": self.key},
+            "standby": {"url": self.where, "poll_ms": 10},
+        }
         broker = Broker(BrokerSettings.model_validate(values))
         broker.start()
         return broker
@@ -174,3 +187,36 @@ def test_an_older_copy_does_not_go_on(tmp_path: Path) -> None:
         assert "an old copy was put in place" in client.backup_progress()["error"]
     broker.stop()
     assert place.restored("new")["orders"] == [b"0", b"1"]
+
+
+def test_a_standby_follows_it__also_over_a_start__and_takes_its_place(place: Place) -> None:
+    broker = begun(place)
+    client = client_of(broker)
+    standby = place.standby()
+
+    def followed() -> list[bytes]:
+        reach_ms = place.archived(broker)
+
+        def has_followed() -> bool:
+            follower = standby.standby.follower
+            return follower is not None and follower.at_ms >= reach_ms
+
+        until(has_followed, "it has followed")
+        return sorted(client_of(standby).peek("orders").column("payload").to_pylist())
+
+    client.send("orders", b"1", delay=FAR)
+    assert followed() == [b"0", b"1"]
+    standby.stop()
+    client.send("orders", b"2", delay=FAR)
+    standby = place.standby()
+    assert followed() == [b"0", b"1", b"2"]
+    assert standby.call("promote")["state"] == "active"
+    client.send("orders", b"lost", delay=FAR)
+    until(lambda: broker.site.refusal() is not None, "it meets the fence")
+    broker.stop()
+    with pytest.raises(NotActive, match="was replaced"):
+        place.start()
+    client_of(standby).send("orders", b"3", delay=FAR)
+    there = client_of(standby).peek("orders").column("payload").to_pylist()
+    assert sorted(there) == [b"0", b"1", b"2", b"3"]
+    standby.stop()

@@ -12,7 +12,7 @@ See: log_pieces.py; archive.py, whose bucket it is; manifest.py, `chain` and `lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -89,12 +89,12 @@ class LogChain:
             raise JournalDamaged(f"{self.path(number)}: another one is in its place")
         return piece
 
-    def stored_ahead(self, numbers: range) -> Iterator[tuple[int, bytes | None]]:
+    def stored_ahead(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
         """Pieces as they are stored, in order, behind their numbers; read ahead, a few at a time.
         Raises Unavailable."""
         with ThreadPoolExecutor(READ_AT_ONCE, "dejaq-chain") as pool:
-            for start in range(numbers.start, numbers.stop, READ_AT_ONCE):
-                some = range(start, min(start + READ_AT_ONCE, numbers.stop))
+            for start in range(0, len(numbers), READ_AT_ONCE):
+                some = numbers[start : start + READ_AT_ONCE]
                 yield from zip(some, pool.map(self.stored, some), strict=True)
 
     def last_instant(self, numbers: range) -> int:

@@ -76,8 +76,8 @@ class LogPiece:
         ends: of a cut through the logs of several processes, as of `at_ms`: where each log ended;
             the entries up to there are in the strands of all of them. Empty = it says none.
         clocks: of that cut, as in manifests.
-        fence: id of the standby that ended the chain with this piece, which has nothing else; "" =
-            it is one like all others.
+        fence: id of the standby that ended the chain with this piece, which has no slices, and as
+            `reached` that of the piece before; "" = it is one like all others.
     """
 
     chain: str

@@ -15,7 +15,7 @@ who stores them; docs/adr/0094-each-process-archives-its-logs.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dejaqueue.backup.log_chain import PREFIX, LogChain
@@ -41,6 +41,37 @@ class LogCut(NamedTuple):
     at_ms: int
     ends: dict[str, int]
     clocks: int = 1
+
+
+def cut_of(piece: LogPiece) -> LogCut | None:
+    """The cut that a piece says; None = it says none. In the one chain of a broker that is alone a
+    piece that says an instant is a cut of all that the chain has."""
+    if piece.ends:
+        return LogCut(piece.at_ms, piece.ends, piece.clocks)
+    return LogCut(piece.at_ms, piece.reached) if piece.at_ms else None
+
+
+def cut_order(cut: LogCut) -> tuple[int, int]:
+    """By which cuts are sorted."""
+    return cut.ends.get(OWN_NAME, 0), sum(cut.ends.values())
+
+
+def stretch_of(bounds: Sequence[tuple[int, int]], at: int) -> tuple[int, int | None]:
+    """How far entries of a log follow each other.
+
+    Args:
+        bounds: of slices: from behind which position, up to which; sorted.
+        at: they are there up to here.
+
+    Returns:
+        Up to where they are there; and behind which position there are others, before which some
+        are missing; None = nothing is missing.
+    """
+    for after, last in bounds:
+        if after > at:
+            return at, after
+        at = max(at, last)
+    return at, None
 
 
 def strand_name(chain: str, node: str) -> str:
@@ -111,9 +142,10 @@ class StrandIndex:
         for one in piece.slices:
             self._bounds.setdefault(one.log, []).append((one.after, one.last))
         self.add_last(piece)
-        if piece.ends:
-            self._cuts.append(LogCut(piece.at_ms, piece.ends, piece.clocks))
-            self.clocks = max(self.clocks, piece.clocks)
+        cut = cut_of(piece)
+        if cut is not None:
+            self._cuts.append(cut)
+            self.clocks = max(self.clocks, cut.clocks)
 
     def add_last(self, piece: LogPiece) -> None:
         """Know how far a strand goes, of its last piece."""
@@ -130,21 +162,17 @@ class StrandIndex:
         Raises:
             JournalDamaged.
         """
-        found, newest = dict(self._from), max(self._cuts, key=_order, default=None)
+        found, newest = dict(self._from), max(self._cuts, key=cut_order, default=None)
         for name, bounds in self._bounds.items():
             bounds.sort()
             # Of a log that came into use since the backup, entries say whether all are there.
-            at = self._from.get(name, bounds[0][0])
-            for after, last in bounds:
-                if after > at:
-                    gap = f"the archive: entries {at + 1} to {after} of log {name} are missing"
-                    if newest is None or name in newest.ends:
-                        if damaged is None:
-                            raise JournalDamaged(gap)
-                        damaged(gap)
-                    break
-                at = max(at, last)
+            at, behind = stretch_of(bounds, self._from.get(name, bounds[0][0]))
             found[name] = at
+            if behind is not None and (newest is None or name in newest.ends):
+                gap = f"the archive: entries {at + 1} to {behind} of log {name} are missing"
+                if damaged is None:
+                    raise JournalDamaged(gap)
+                damaged(gap)
         return found
 
     @property
@@ -167,7 +195,7 @@ class StrandIndex:
         found = None
         # Each cut is within the next: clocks may have been put right meanwhile, positions not. Of a
         # topic that is gone by the next one, which the catalogue says, entries may be missing.
-        for cut in sorted(self._cuts, key=_order):
+        for cut in sorted(self._cuts, key=cut_order):
             if last_ms is not None and cut.at_ms > last_ms:
                 break
             if not self._is_whole(cut, covered):
@@ -182,10 +210,6 @@ class StrandIndex:
             end <= max(covered.get(name, 0), self._from.get(name, 0))
             for name, end in cut.ends.items()
         )
-
-
-def _order(cut: LogCut) -> tuple[int, int]:
-    return cut.ends.get(OWN_NAME, 0), sum(cut.ends.values())
 
 
 def last_instant(bucket: Bucket, manifest: Manifest) -> int:

@@ -405,6 +405,8 @@ class Broker:
 
     def take(self, name: str) -> None:
         """Serve a topic from now on, as its owner in a cluster. Raises TopicUnknown."""
+        if self.site.refusal() is not None:
+            return  # this broker was replaced, and the others are
         self.check_running()
         if name not in self._topics:
             self._begin(name).ring_all()

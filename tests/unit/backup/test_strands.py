@@ -7,6 +7,7 @@ in them (tests/unit/broker/backup/test_strand_tail.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,14 @@ from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import (
     LogCut,
     StrandIndex,
+    cut_of,
+    cut_order,
     last_instant,
     last_pieces,
     pieces_of,
     strand_name,
     strands_of,
+    stretch_of,
 )
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.memory import MemoryStore
@@ -224,3 +228,22 @@ def test_a_cut_counts_without_one_before_it__whose_topic_is_gone(
     assert index.clocks == 3
     assert archive.reach_ms(manifest) == 120
     assert archive.chain_damage(manifest)[0] == []
+
+
+def test_cuts_of_strands_and_of_one_chain() -> None:
+    piece = LogPiece("c", 2, "ab", "s", 0, (), {"own": 3, "1": 9})
+    assert cut_of(piece) is None
+    assert cut_of(replace(piece, at_ms=7)) == LogCut(7, {"own": 3, "1": 9})
+    said = replace(piece, at_ms=7, ends={"own": 3, "2": 5}, clocks=2)
+    assert cut_of(said) == LogCut(7, {"own": 3, "2": 5}, 2)
+    # A topic is gone with the later one.
+    cuts = [LogCut(5, {"own": 4, "1": 1}), LogCut(9, {"own": 3, "1": 9, "2": 9}), LogCut(1, {})]
+    assert [one.at_ms for one in sorted(cuts, key=cut_order)] == [1, 9, 5]
+
+
+def test_how_far_entries_follow_each_other() -> None:
+    assert stretch_of([], 3) == (3, None)
+    assert stretch_of([(0, 2), (2, 5), (2, 4), (5, 6)], 0) == (6, None)
+    assert stretch_of([(0, 2), (1, 5), (6, 7)], 1) == (5, 6)
+    assert stretch_of([(4, 5)], 3) == (3, 4)
+    assert stretch_of([(4, 5)], 9) == (9, None)

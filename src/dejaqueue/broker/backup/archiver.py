@@ -492,8 +492,10 @@ class Archiver:
             except OtherPieceError:
                 # A request of a former life, whose answer it did not live to see; or another
                 # copy of these journals, which is refused.
+                # Or a standby has ended the chain: that has to be known, however long it takes.
                 self._ended, self._chain = self._chain, None
-                if not self._resume():
+                self._resume_patiently()
+                if self._chain is None and not self._is_stopping:
                     raise ChainError(f"piece {piece.number} is another one") from None
                 return False
             self._reached = dict(piece.reached)

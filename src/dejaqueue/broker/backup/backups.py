@@ -248,6 +248,7 @@ class Backups:
         lineage = Lineage(self._broker.store)
         fence = read_fence(archive.bucket, lineage.store)
         if fence is not None:
+            self._broker.replaced(fence)  # though nothing may be archived any more
             raise NotActive(f"no backup of this broker is taken there any more: {fence.told()}")
         parent = None
         if not full:

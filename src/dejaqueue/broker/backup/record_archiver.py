@@ -316,6 +316,8 @@ class RecordArchiver(StrandArchiver):
         url = self._broker.settings.backup.url
         bucket = open_bucket(url, patience_seconds=PATIENCE_SECONDS)
         for _, piece in last_pieces(strands_of(bucket, self._begun_name)):
+            if piece.fence:
+                self._check_fence(bucket)
             self._known = farther(self._known, piece.reached)
 
     def _check_older(self, name: str) -> None:

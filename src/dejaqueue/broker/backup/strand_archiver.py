@@ -88,6 +88,8 @@ class StrandArchiver(Archiver):
         self._cut_due_us = self._served_us = 0
         self._knows_all = False
         self._begun_name = ""
+        self._is_first = False
+        """The strand begins with the next piece, or has begun, and the fence was not read since."""
 
     # --- any thread ---------------------------------------------------------------------------
 
@@ -214,6 +216,7 @@ class StrandArchiver(Archiver):
             archive = Archive.open(self._broker.settings.backup.url)
         except BadRequest:
             return False  # there is no backup yet
+        self._check_fence(archive.bucket)
         manifest = archive.newest(lineage.store)
         if manifest is None or not manifest.in_strands:
             return False
@@ -232,7 +235,7 @@ class StrandArchiver(Archiver):
                 previous, reached = digest_of(stored), dict(piece.reached)
         self._end_chains_but(own.name)
         self._first, self._number = (numbers.start, numbers[-1]) if numbers else (1, 0)
-        self._built, self._store_id = self._number, manifest.store
+        self._built, self._store_id, self._is_first = self._number, manifest.store, not numbers
         self._previous, self._reached, self._told_key = previous, reached, 0
         self._followed, self._last_ends, self._cut, self._empty = {}, {}, None, []
         self._begun_name, self._chain_number = manifest.chain, int(manifest.chain, 16)
@@ -284,8 +287,17 @@ class StrandArchiver(Archiver):
         """Take a cut, if that is this one's to do; store what the logs here have got."""
         try:
             self._store_turn()
+            self._check_begun()
         except Unavailable as failure:  # the catalogue cannot be read now: with the next turn
             self._fail(failure)
+
+    def _check_begun(self) -> None:
+        """Look for a fence behind the first piece of a strand: a standby ends the strands that it
+        finds, so that of a later one its archiver has to find the fence. Raises Unavailable."""
+        if self._is_first and self._number:
+            url = self._broker.settings.backup.url
+            self._check_fence(open_bucket(url, patience_seconds=PATIENCE_SECONDS))
+            self._is_first = False
 
     def _store_turn(self) -> None:
         clock, self._turned = self._broker.clock, self._processes.turn.number

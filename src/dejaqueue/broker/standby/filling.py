@@ -75,6 +75,7 @@ def fill(
     cipher = cipher_of(manifest, masters)
     what = f"{manifest.store}/{CATALOGUE}"
     state = CatalogueState.from_bytes(archive.get(manifest.catalogue, what, cipher))
+    state.cluster = None  # whichever brokers it was of, here is one
     for name, text in manifest.documents.items():
         store.store_document(name, text)
     rows = {row.number: row for row in (*state.rows.values(), *state.leaving.values())}

@@ -9,7 +9,8 @@ See: standby.py; journal/interface.py, DOCUMENTS.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -40,20 +41,25 @@ class StandbyRecord:
         id: the standby's.
         state: as above.
         store, chain: what is followed, as in manifests.
-        number: all pieces of the chain up to this one are applied, at least; 0 = none is.
-        previous: digest of that piece; "" = it is not known.
+        strands: of each strand, by its name among chains, the number of a piece up to which
+            nothing is needed any more, and that one's digest; "" = it is not known.
+        logs: up to where entries of each log are applied, at least.
         at_ms: as of when it is with them, UTC.
+        data_keys: wrapped keys that pieces had up to there, as in manifests.
         fence: text of the fence of who took this one's place.
+        is_astray: it cannot go on from here: it begins anew with a newer backup.
     """
 
     id: str
     state: StandbyState
     store: str = ""
     chain: str = ""
-    number: int = 0
-    previous: str = ""
+    strands: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    logs: Mapping[str, int] = field(default_factory=dict)
     at_ms: int = 0
+    data_keys: Mapping[str, str] = field(default_factory=dict)
     fence: str = ""
+    is_astray: bool = False
 
     def save(self, store: JournalStore) -> None:
         """Store it durably. Raises ResourceExhausted, Unavailable."""
@@ -67,6 +73,11 @@ class StandbyRecord:
             return None
         try:
             values: dict[str, Any] = json.loads(text)
-            return StandbyRecord(**values | {"state": StandbyState(values["state"])})
-        except (ValueError, TypeError, KeyError) as wrong:
+            strands = {
+                str(name): (int(number), str(digest))
+                for name, (number, digest) in values.get("strands", {}).items()
+            }
+            state = StandbyState(values["state"])
+            return StandbyRecord(**values | {"state": state, "strands": strands})
+        except (ValueError, TypeError, KeyError, AttributeError) as wrong:
             raise JournalDamaged(f"document {DOCUMENT}: {wrong!r}") from wrong

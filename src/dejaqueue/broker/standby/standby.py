@@ -1,5 +1,7 @@
 """Standby: what a broker does that follows an archive, from an empty directory to its promotion.
 
+The archive is that of one broker, of several processes, or of a cluster; the standby is one broker.
+
 Room: broker. A thread of its own, which alone reads the archive and applies what is in it; others
 ask, and leave a wish to be promoted.
 Holds: a directory that is not whole is emptied and filled again; promoted is who stored the fence,
@@ -22,12 +24,17 @@ from typing import Any, Final, Protocol
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.fence import Fence, put_fence, read_fence
 from dejaqueue.backup.log_chain import LogChain, is_reached
-from dejaqueue.backup.log_pieces import LogPiece, digest_of
 from dejaqueue.backup.manifest import Manifest
+from dejaqueue.backup.strands import strands_of
 from dejaqueue.broker.backup.restoring import keys_of
 from dejaqueue.broker.site import Site
 from dejaqueue.broker.standby.filling import clear, fill
-from dejaqueue.broker.standby.follower import Follower, FollowerPort, FollowingEndedError
+from dejaqueue.broker.standby.follower import (
+    Follower,
+    FollowerPort,
+    FollowingEndedError,
+    LogGap,
+)
 from dejaqueue.broker.standby.record import StandbyRecord, StandbyState
 from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Clock, Wake
@@ -55,10 +62,16 @@ AGAIN_MS: Final = 1_000
 """Between tries when the archive is away, or something failed."""
 CHAIN_LOOK_US: Final = 5_000_000
 """While nothing comes, this often it is looked whether the archive goes on in another chain."""
+STRAND_LOOK_US: Final = 1_000_000
+"""While something waits for a cut, this often it is looked whether there are other strands: a
+broker may have joined."""
 NOTE_US: Final = 5_000_000
 """How often it is noted how far it is: a start reads again what came since."""
-SEAL_TRIES: Final = 1_000
-"""The active broker may store a piece just before the fence, and another one, …"""
+BEGIN_ANEW: Final = "start this standby again, and it is filled with the newest backup"
+NEAR_STEPS: Final = 8
+"""Who finds a piece or two of each strand, so often one after the other, has caught up."""
+STALL_US: Final = 10_000_000
+"""So long something waits for a cut before that is told."""
 SAY_US: Final = 60_000_000
 
 log = logging.getLogger("dejaqueue.standby")
@@ -98,6 +111,14 @@ class Standby:
         """Over the wish to be promoted."""
         self._wish: Future[dict[str, Any]] | None = None
         self._caught_up_us = self._noted_us = self._looked_us = self._said_us = 0
+        self._looked_for_us = 0
+        self._gap: LogGap | None = None
+        """Entries that were missing when strands were looked for last."""
+        self._moved = 0, 0
+        """As of when it was when something was applied last, or nothing waited, and when that was
+        by its clock."""
+        self._damage: tuple[str, int] | None = None
+        """What was wrong last, and as of when the standby was then."""
         self._lost: DejaQError | None = None
         self.record: StandbyRecord | None = None
         self.follower: Follower | None = None
@@ -121,17 +142,16 @@ class Standby:
                 standby can be there. What `open_store` raises.
         """
         store = open_store()
-        if not isinstance(store, SegmentStore) or store.is_shared:
-            if self._url:
-                store.close()
-                limit = "used by a broker that is alone, of one process, with a data directory"
-                raise BadRequest("standby.url", limit, self._url)
-            return store
         try:
             record = self.record = StandbyRecord.load(store)
             if record is not None and record.state is StandbyState.REPLACED:
                 self._broker.site.replace(Fence.from_text(record.fence))
                 self._broker.site.check_reads()
+            if not isinstance(store, SegmentStore) or store.is_shared:
+                if self._url:
+                    limit = "used by a broker that is alone, of one process, with a data directory"
+                    raise BadRequest("standby.url", limit, self._url)
+                return store
             if not self._url or (record is not None and record.state is StandbyState.ACTIVE):
                 if record is not None and record.state is not StandbyState.ACTIVE:
                     raise Refused(
@@ -163,13 +183,16 @@ class Standby:
         if record.state is StandbyState.PROMOTING:
             return False
         try:
-            manifest = Archive.open(self._url).newest(record.store)
+            archive = Archive.open(self._url)
+            manifest = archive.newest(record.store)
+            if manifest is None or manifest.chain != record.chain:
+                return manifest is not None
+            return record.is_astray or any(
+                LogChain(archive.bucket, name).numbers().start > number + 1
+                for name, (number, _) in record.strands.items()
+            )
         except (Unavailable, BadRequest):
             return False  # what there is can be read meanwhile
-        if manifest is None or manifest.chain != record.chain:
-            return manifest is not None
-        numbers = LogChain(open_bucket(self._url), manifest.chain).numbers()
-        return numbers.start > record.number + 1
 
     def prepare(self) -> None:
         """Fill the store, if it is a standby's and empty; before anything else reads it.
@@ -192,26 +215,25 @@ class Standby:
                 f"{archive.bucket.url} has no backup that an archive follows: set "
                 "backup.archive_interval_ms at the broker whose standby this is"
             )
-        if manifest.in_strands:
-            raise Refused(
-                f"the archive at {archive.bucket.url} is of several processes: a standby follows "
-                "that of a broker of one process"
-            )
         fence = read_fence(archive.bucket, manifest.store)
         if fence is not None and (record is None or fence.standby != record.id):
             raise NotActive(f"nothing more is archived there: {fence.told()}; follow its archive")
         chain = LogChain(archive.bucket, manifest.chain)
-        if not is_reached(chain, manifest):
+        # Of strands, positions tell whether something is missing.
+        if not manifest.in_strands and not is_reached(chain, manifest):
             raise Refused(f"pieces of the archive are missing behind backup {manifest.id}")
         identity = os.urandom(4).hex() if record is None else record.id
         record = StandbyRecord(
             identity, StandbyState.FILLING, manifest.store, manifest.chain, at_ms=manifest.cut_ms
         )
         record.save(store)
-        first = chain.numbers().start
+        chains = strands_of(archive.bucket, chain.name) if manifest.in_strands else [chain]
+        begun = {one.name: (one.numbers().start - 1, "") for one in chains}
         began_us = self._broker.clock.now_us()
         count = fill(archive, manifest, store, self._masters, log.info)
-        self.record = replace(record, state=StandbyState.FOLLOWING, number=first - 1)
+        self.record = replace(
+            record, state=StandbyState.FOLLOWING, strands=begun, logs=manifest.logs
+        )
         self.record.save(store)
         took_ms = (self._broker.clock.now_us() - began_us) // 1_000
         log.info("filled with backup %s: %d messages in %d ms", manifest.id, count, took_ms)
@@ -297,14 +319,28 @@ class Standby:
         except Exception as wrong:  # noqa: BLE001 - it goes on trying
             self._fail(wrong)
             return AGAIN_MS
-        self.trouble = ""
+        self.trouble = self._stall()
         self._said_us = 0
         return 0 if has_more else self._broker.settings.standby.poll_ms
+
+    def _stall(self) -> str:
+        """What is wrong if brokers archive, and nothing can be applied; "" = nothing."""
+        follower, now_us = self.follower, self._broker.clock.now_us()
+        if follower is None or not follower.waits or follower.at_ms != self._moved[0]:
+            self._moved = (0 if follower is None else follower.at_ms), now_us
+        if now_us - self._moved[1] < STALL_US:
+            return ""
+        return (
+            "something is archived that no cut of all brokers has yet: one may be down, and nobody "
+            "has taken over what it serves"
+        )
 
     def _fail(self, wrong: Exception) -> None:
         clock = self._broker.clock
         if self.follower is not None:
             self.follower.again()
+        if isinstance(wrong, _OtherChainError):
+            self._note(is_astray=True)
         known = isinstance(wrong, DejaQError | _OtherChainError)
         self.trouble = str(wrong) if known else f"an error of ours: {wrong!r}"
         if not self._said_us or clock.now_us() - self._said_us > SAY_US:
@@ -323,21 +359,42 @@ class Standby:
         follower = self._connected()
         try:
             has_more = follower.step(self._stop)
+            if not has_more:
+                self._look_around(follower)
         except FollowingEndedError as ended:
             self._ended(ended.standby)
             return False
-        except JournalDamaged:
-            self._check_chain()  # pieces that are covered by newer backups are given up
+        except JournalDamaged as damage:
+            self._check_chain(is_read_again=True)  # what newer backups cover is given up
+            self._check_damage(follower, damage)
             raise
-        if has_more:
-            if clock.now_us() - self._noted_us > NOTE_US:
-                self._note()
-            return True
-        self._caught_up_us = began_us
-        if clock.now_us() - self._looked_us > CHAIN_LOOK_US:
-            self._looked_us = clock.now_us()
+        if not has_more:
+            self._caught_up_us = began_us
+        elif clock.now_us() - self._noted_us > NOTE_US:
+            self._note()
+        return has_more
+
+    def _look_around(self, follower: Follower) -> None:
+        """Now and then, when nothing comes: look for other strands, and whether the archive goes on
+        elsewhere."""
+        now_us = self._broker.clock.now_us()
+        pause_us = min(STRAND_LOOK_US, CHAIN_LOOK_US) if follower.waits else CHAIN_LOOK_US
+        if now_us - self._looked_for_us > pause_us:
+            self._looked_for_us = now_us
+            before, self._gap = self._gap, follower.gap
+            if self._gap is not None and self._gap == before:
+                raise JournalDamaged(self._gap.told())
+            follower.look()
+        if now_us - self._looked_us > CHAIN_LOOK_US:
+            self._looked_us = now_us
             self._check_chain()
-        return False
+
+    def _check_damage(self, follower: Follower, damage: JournalDamaged) -> None:
+        """Raise _OtherChainError if it is there again when all was read again, and a newer backup
+        has what is missing or damaged."""
+        before, self._damage = self._damage, (str(damage), follower.at_ms)
+        if before == self._damage and self._newest().cut_ms > follower.at_ms:
+            raise _OtherChainError(f"{damage}; a newer backup goes on behind that: {BEGIN_ANEW}")
 
     def _ended(self, standby: str) -> None:
         record = self.record
@@ -356,15 +413,15 @@ class Standby:
             manifest = self._newest()
             record = self.record
             assert record is not None
-            self.follower = Follower(
+            follower = Follower(
                 self._broker,
-                LogChain(self._bucket(), record.chain),
+                self._bucket(),
+                replace(record, data_keys=manifest.data_keys | dict(record.data_keys)),
                 lambda wrapped: self._keys(manifest, wrapped),
-                manifest.data_keys,
-                number=record.number,
-                previous=record.previous,
-                at_ms=record.at_ms,
+                in_strands=manifest.in_strands,
             )
+            follower.look()
+            self.follower = follower
         return self.follower
 
     def _keys(self, manifest: Manifest, wrapped: Mapping[str, str]) -> DataKeys | None:
@@ -378,41 +435,52 @@ class Standby:
         if manifest is None:
             raise _OtherChainError("the archive has no backup of the active broker any more")
         if manifest.chain != record.chain:
-            raise _OtherChainError(
-                "the archive begins anew with another backup: start this standby again, and it "
-                "is filled with that"
-            )
+            raise _OtherChainError(f"the archive begins anew with another backup: {BEGIN_ANEW}")
         return manifest
 
-    def _check_chain(self) -> None:
-        """Raise _OtherChainError if the archive goes on where this one cannot follow."""
-        manifest, follower = self._newest(), self.follower
-        if follower is None:
-            return
-        numbers = LogChain(self._bucket(), manifest.chain).numbers()
-        if numbers.start > follower.number + 1:
+    def _check_chain(self, *, is_read_again: bool = False) -> None:
+        """Raise _OtherChainError if the archive goes on where this one cannot follow.
+
+        Args:
+            is_read_again: what was read and is not applied is needed once more.
+        """
+        self._newest()
+        strands = () if self.follower is None else self.follower.strands.values()
+        if any(
+            one.chain.numbers().start > (one.number if is_read_again else one.read) + 1
+            for one in strands
+        ):
             raise _OtherChainError(
-                "pieces of the archive were given up before they were applied here: start this "
-                "standby again, and it is filled with the newest backup"
+                f"pieces of the archive were given up before they were applied here: {BEGIN_ANEW}"
             )
 
-    def _note(self) -> None:
-        """Note how far it is."""
+    def _note(self, *, is_astray: bool = False) -> None:
+        """Note how far it is.
+
+        Args:
+            is_astray: it cannot go on from there.
+        """
         record, follower = self.record, self.follower
         self._noted_us = self._broker.clock.now_us()
         if record is None or follower is None or record.state is not StandbyState.FOLLOWING:
             return
         try:
-            self._save(record.state)
+            self._save(record.state, is_astray=is_astray)
         except DejaQError as failure:
             log.warning("how far the standby is was not noted: %s", failure)
 
-    def _save(self, state: StandbyState) -> None:
+    def _save(self, state: StandbyState, *, is_astray: bool = False) -> None:
         record, follower = self.record, self.follower
         assert record is not None
         if follower is not None:
+            is_astray |= record.is_astray and record.at_ms == follower.at_ms
             record = replace(
-                record, number=follower.number, previous=follower.previous, at_ms=follower.at_ms
+                record,
+                is_astray=is_astray,
+                strands={n: (one.number, one.previous) for n, one in follower.strands.items()},
+                logs=follower.logs,
+                at_ms=follower.at_ms,
+                data_keys=follower.data_keys,
             )
         self.record = replace(record, state=state)
         self.record.save(self._broker.store)
@@ -446,7 +514,13 @@ class Standby:
         assert record is not None
         self._newest()  # before the fence, which nobody takes back
         follower, bucket = self._connected(), self._bucket()
-        self._catch_up(follower)
+        try:
+            self._catch_up(follower)
+        except JournalDamaged as damage:
+            self._check_damage(follower, damage)
+            raise
+        if record.is_astray and record.at_ms == follower.at_ms:
+            raise _OtherChainError(f"a newer backup has more than this standby: {BEGIN_ANEW}")
         self._save(StandbyState.PROMOTING)
         mine = Fence(record.store, record.id, self._broker.clock.utc_ms(), self._where())
         fence = put_fence(bucket, mine)
@@ -455,37 +529,39 @@ class Standby:
             self._lost = NotActive(f"another one is active: {fence.told()}; follow its archive")
             raise self._lost
         self._seal(follower, record)
-        if follower.read != follower.number:
-            count = follower.read - follower.number
-            log.warning("%d pieces are left out: the turn that they are of was not ended", count)
+        count = sum(len(one.held) for one in follower.strands.values())
+        if count:
+            log.warning(
+                "%d pieces are left out, or a part of each: no cut has what they have", count
+            )
         self._save(StandbyState.ACTIVE)
         self._broker.serve_as_active()
 
     def _catch_up(self, follower: Follower) -> None:
-        """Apply all there is. Raises Unavailable: the broker stops."""
+        """Apply what there is; of archivers that store on, most of it: the rest is read when they
+        are ended. Raises Unavailable: the broker stops."""
         follower.again()
+        follower.look()
+        near = 0
+        while near < NEAR_STEPS and self._stepped(follower):
+            near = near + 1 if follower.read_count <= 2 * len(follower.strands) else 0
+            if self._stop.is_set():
+                raise Unavailable("the broker is stopping", 1_000)
+
+    def _stepped(self, follower: Follower) -> bool:
+        """Do a step; False: there was nothing, or strands were ended: by whom the fence says."""
         try:
-            while follower.step(self._stop):
-                if self._stop.is_set():
-                    raise Unavailable("the broker is stopping", 1_000)
+            return follower.step(self._stop)
         except FollowingEndedError:
-            return  # whose it is the fence says
+            return False
 
     def _seal(self, follower: Follower, record: StandbyRecord) -> None:
-        """End the chain, so that the other broker's next piece meets this one; what it stored
-        before is applied."""
-        chain = follower.chain
-        for _ in range(SEAL_TRIES):
-            number, previous = follower.read + 1, follower.read_previous
-            there = chain.stored(number)
-            if there is not None and chain.decode(number, there).fence == record.id:
-                return
-            before = chain.stored(number - 1) if number > 1 and not previous else None
-            previous = previous if before is None else digest_of(before)
-            end = LogPiece(
-                chain.name, number, previous, record.store, 0, (), {}, {}, fence=record.id
-            )
-            if there is None and chain.put_new(number, end.encode()):
-                return
-            follower.step(self._stop)
-        raise Unavailable("the other broker keeps archiving", 1_000)
+        """End all strands, so that the other brokers' next pieces meet this one; what they stored
+        before is applied. A broker that begins a strand later looks for the fence."""
+        known = -1
+        while known < len(follower.strands):
+            known = len(follower.strands)
+            follower.seal(record.id, record.store)
+            follower.look()
+        while self._stepped(follower):
+            continue

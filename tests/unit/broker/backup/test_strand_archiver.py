@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dejaqueue.backup.fence import Fence
+from dejaqueue.backup.fence import Fence, put_fence
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import strands_of
 from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
 from dejaqueue.broker.backup.strand_archiver import StrandArchiver
 from dejaqueue.broker.site import Site
+from dejaqueue.broker.standby.strand_reader import StrandReader
 from dejaqueue.catalogue.changes import MadeTopic
 from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.catalogue.state import CatalogueState
@@ -59,6 +60,8 @@ class Process:
         self.served: list[int] = []
         """Partitions that it opens when it is asked to open what it serves."""
         self.journals: dict[int, Journal] = {}
+        self.fences: list[Fence] = []
+        """Of who took its place."""
         self.archiver = StrandArchiver(self, ThreadPoolExecutor(1))  # type: ignore[arg-type]
         self._random = np.random.default_rng(number)
 
@@ -80,7 +83,7 @@ class Process:
         fill(self.journals[number], self._random, count, rows=2)
 
     def replaced(self, fence: Fence) -> None:
-        raise AssertionError(fence)
+        self.fences.append(fence)
 
     def end(self) -> None:
         """As at a graceful stop."""
@@ -129,6 +132,30 @@ def place(tmp_path: Path) -> Iterator[Place]:
     yield place
     for process in place.processes:
         process.end()
+
+
+def test_who_begins_a_strand_behind_the_fence_is_replaced__as_is_who_meets_the_end_of_one(
+    place: Place,
+) -> None:
+    one, other, bucket = place.processes[0], place.process(2), place.archive.bucket
+    one.archiver.start()
+    manifest = place.backed_up(one, CHAIN)
+    one.append(0)
+    place.reaches(manifest, p0=1)
+    other.archiver.start()
+    until(lambda: other.archiver.note().chain == CHAIN, "it is to begin a strand")
+    fence = put_fence(bucket, Fence(manifest.store, "a1", 1, "here"))
+    [strand] = strands_of(bucket, CHAIN)
+
+    def is_ended() -> bool:
+        return StrandReader(strand, strand.numbers()[-1], "").seal("a1", manifest.store)
+
+    until(is_ended, "the strand that there is has an end")
+    other.append(1)
+    until(lambda: other.fences == [fence], "it has read the fence behind its first piece")
+    one.append(0)
+    until(lambda: one.fences, "it has met the end")
+    assert one.fences == other.fences == [fence]
 
 
 def test_cuts_have_what_is_in_the_logs_of_all__and_the_catalogue(place: Place) -> None:

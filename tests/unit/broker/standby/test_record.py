@@ -12,7 +12,17 @@ from dejaqueue.journal.memory import MemoryStore
 def test_a_record_is_read_as_it_was_stored() -> None:
     store = MemoryStore()
     assert StandbyRecord.load(store) is None
-    record = StandbyRecord("a1", StandbyState.FOLLOWING, "9f", "c0", 7, "d1", 1_795_615_200_000)
+    record = StandbyRecord(
+        "a1",
+        StandbyState.FOLLOWING,
+        "9f",
+        "c0",
+        strands={"c0/x": (7, "d1"), "c0/y": (0, "")},
+        logs={"own": 3, "1/0": 5},
+        at_ms=1_795_615_200_000,
+        data_keys={"00000000000000ab": "wrapped"},
+        is_astray=True,
+    )
     record.save(store)
     assert StandbyRecord.load(store) == record
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dejaqueue.backup import fence as fence_module
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.fence import read_fence
 from dejaqueue.backup.log_chain import LogChain
-from dejaqueue.broker.backup import schedule
+from dejaqueue.broker.backup import archiver, schedule
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.standby import filling
@@ -85,7 +86,7 @@ class Sites:
 
         def has_followed() -> bool:
             follower = standby.standby.follower
-            return follower is not None and follower.number >= last
+            return follower is not None and follower.strands[manifest.chain].number >= last
 
         until(has_followed, "it has followed")
 
@@ -332,7 +333,7 @@ def test_a_standby_goes_on_where_it_was__after_a_start(sites: Sites) -> None:
     send(sites.active, b"4", topic="b")
     again = sites.standby()
     assert again.standby.record is not None
-    assert again.standby.record.number > 0
+    assert [number > 0 for number, _ in again.standby.record.strands.values()] == [True]
     sites.followed(again)
     assert (payloads(again), payloads(again, "b")) == ({b"1", b"2", b"3"}, {b"4"})
 
@@ -412,6 +413,71 @@ def test_an_archive_that_goes_on_in_another_chain_is_told__and_followed_after_a_
     send(sites.active, b"3")
     sites.followed(again)
     assert payloads(again) == {b"1", b"2", b"3"}
+
+
+def test_entries_that_only_a_backup_has_are_told__and_there_after_a_start(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archiver that is behind when a backup is done leaves out what that has."""
+    monkeypatch.setattr(standby_module, "STRAND_LOOK_US", 50_000)
+    sites.backed_up()
+    standby = sites.standby()
+    sites.followed(standby)
+    tried = threading.Event()
+
+    def away(*_: object) -> bool:
+        tried.set()
+        raise Unavailable("away", 100)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogChain, "put_new", away)
+        send(sites.active, b"1")
+        assert tried.wait(60)
+        send(sites.active, b"2")
+        sites.backed_up()
+    send(sites.active, b"3")
+    until(lambda: "a newer backup goes on" in standby.standby.trouble, "it is told")
+    assert b"3" not in payloads(standby)
+    with pytest.raises(Refused, match="start this standby again"):
+        promoted(standby)
+    standby.stop()
+    again = sites.standby()
+    sites.followed(again)
+    assert payloads(again) == {b"1", b"2", b"3"}
+
+
+def test_an_old_one_hears_of_the_fence__though_that_cannot_be_read_at_first(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    promoted(standby)
+    tries = list[object]()
+    real = fence_module.read_fence
+
+    def read(*arguments: Any) -> Any:
+        tries.append(arguments)
+        if len(tries) < 4:
+            raise Unavailable("away", 100)
+        return real(*arguments)
+
+    monkeypatch.setattr(archiver, "AGAIN_MS_MAX", 20)
+    monkeypatch.setattr(archiver, "read_fence", read)
+    send(sites.active, b"lost")
+    until(lambda: sites.active.site.refusal() is not None, "the fence is met")
+    assert len(tries) == 4
+
+
+def test_an_old_one_whose_archive_had_ended_hears_of_the_fence_with_a_backup(sites: Sites) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    sites.active.backups.archiver._break("a test")
+    promoted(standby)
+    send(sites.active, b"lost")
+    sites.active.call("backup", {"url": str(sites.tmp_path / "archive")})
+    until(lambda: sites.active.site.refusal() is not None, "the fence is met")
+    with pytest.raises(NotActive, match="was replaced"):
+        send(sites.active, b"x")
 
 
 def test_a_filling_that_was_cut_off_begins_again(
