@@ -17,6 +17,7 @@ from dejaqueue.broker.shard import entries
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.snapshot import restore as engine_of
+from dejaqueue.errors import Refused
 from dejaqueue.journal.interface import Journal
 from dejaqueue.journal.registry import open_store
 from dejaqueue.local import LocalTransport
@@ -40,9 +41,18 @@ def client_of(broker: Broker) -> Client:
 
 
 def taken(broker: Broker | Client, url: Path | str, *, full: bool = False) -> dict[str, Any]:
-    """A backup, when it is done or has failed."""
+    """A backup, when it is done or has failed; behind one that the schedule takes."""
     client = client_of(broker) if isinstance(broker, Broker) else broker
-    client.backup(str(url), full=full)
+
+    def is_begun() -> bool:
+        try:
+            client.backup(str(url), full=full)
+        except Refused as refused:
+            assert "is being taken already" in str(refused), refused
+            return False
+        return True
+
+    until(is_begun, "no other backup is being taken")
     until(lambda: client.backup_progress()["state"] != "running", "the backup ends")
     return client.backup_progress()
 
@@ -73,6 +83,14 @@ def newest(url: Path | str) -> Manifest:
     manifest = Archive.open(str(url)).newest()
     assert manifest is not None
     return manifest
+
+
+def reach_ms(url: Path | str) -> int:
+    """As of when the newest backup, and what is archived behind it, can be restored; 0 = there is
+    no backup."""
+    archive = Archive.open(str(url), make=True)
+    manifest = archive.newest()
+    return 0 if manifest is None else archive.reach_ms(manifest)
 
 
 def restored(url: Path | str, data: Path | str, plan: RestorePlan | None = None) -> RestoreReport:

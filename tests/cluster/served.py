@@ -36,15 +36,23 @@ def brokers_to_start(
     name = f"t{uuid.uuid4().hex}"
     with psycopg.connect(postgresql.url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
+    journal = f"{postgresql.url}?options=-csearch_path%3D{name}"
+    places = {"cluster__coordinator": f"{etcd.url}/{name}", "cluster__lease_ms": lease_ms}
+    with brokers_at(folder, journal, names, **places, **settings) as made:
+        yield made
+
+
+@contextmanager
+def brokers_at(
+    folder: Path, journal: str, names: str, **settings: object
+) -> Iterator[list[BrokerProcess]]:
+    """Brokers of one cluster by these letters, of which none runs; killed at the end.
+
+    Args:
+        journal: URL of the server that keeps their journals.
+    """
     made = [
-        BrokerProcess(
-            f"{postgresql.url}?options=-csearch_path%3D{name}",
-            folder / f"{node}.log",
-            cluster__coordinator=f"{etcd.url}/{name}",
-            cluster__node=node,
-            cluster__lease_ms=lease_ms,
-            **settings,
-        )
+        BrokerProcess(journal, folder / f"{node}.log", cluster__node=node, **settings)
         for node in names
     ]
     try:

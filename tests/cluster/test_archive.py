@@ -27,7 +27,7 @@ from dejaqueue.errors import BadRequest, DejaQError, Refused, Unavailable
 from dejaqueue.journal.registry import open_store
 from dejaqueue.model import Topic
 from dejaqueue.setting_groups import BackupSettings
-from tests.backups import client_of, started, taken
+from tests.backups import client_of, reach_ms, started, taken
 from tests.cluster.brokers import patiently, payloads, send
 from tests.cluster.test_backup import NearCluster
 from tests.cluster.test_message_history import NextDoor
@@ -60,9 +60,7 @@ class Archiving(NearCluster):
         return address
 
     def reach_ms(self) -> int:
-        archive = Archive.open(self.where, make=True)
-        manifest = archive.newest()
-        return 0 if manifest is None else archive.reach_ms(manifest)
+        return reach_ms(self.where)
 
     def leader(self) -> str:
         """Who takes cuts; "" = nobody now."""

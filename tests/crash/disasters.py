@@ -32,6 +32,7 @@ from typing import Any
 from dejaqueue import Client, DejaQError
 from dejaqueue.backup.archive import Archive
 from dev.reaper import start_reaper
+from tests.backups import reach_ms
 from tests.crash.broker_process import BrokerProcess
 from tests.object_store import S3Server
 from tests.patience import PATIENCE_SECONDS, until
@@ -236,7 +237,7 @@ class Disaster:
             threading.Event().wait(plan.load_seconds)
             if plan.loss == "older copy":  # or it would not be known to be one
                 sent_ms = now_ms()
-                until(lambda: _reach_ms(self._where) > sent_ms, "more is archived than it has")
+                until(lambda: reach_ms(self._where) > sent_ms, "more is archived than it has")
             killed_ms = now_ms()
             broker.kill()
         finally:
@@ -380,15 +381,6 @@ class Disaster:
         assert not back, f"{len(back)} that were acked before {until_ms} are back"
         lost = {one for at_ms, one in load.committed if at_ms < until_ms} - set(pairs)
         assert not lost, f"{len(lost)} transactions committed before {until_ms} are lost"
-
-
-def _reach_ms(where: str) -> int:
-    """As of when the archive can be restored."""
-    archive = Archive.open(where)
-    manifest = archive.newest()
-    if manifest is None:
-        return 0
-    return archive.reach_ms(manifest)
 
 
 def _payloads(client: Client, topic: str) -> list[bytes]:

@@ -1,10 +1,10 @@
 """Three brokers archive as they go; two are killed under load, in the end all are, and the journals
 are deleted: what was acknowledged by the instant that is restored is there, and nothing twice.
 
-Covered: journals in PostgreSQL with facts in etcd, and JetStream beside the brokers; SIGKILL of the
-broker that takes cuts, and of another one; transactions over topics of several brokers; messages
-that are passed on from one topic to another; an earlier cut; a restore into one broker and into a
-new cluster.
+Covered: journals in PostgreSQL with facts in etcd, and JetStream beside the brokers; in
+short, two brokers on Redis, MariaDB, Cassandra and in a bucket; SIGKILL of the broker that takes
+cuts, and of another one; transactions over topics of several brokers; messages that are passed on
+from one topic to another; an earlier cut; a restore into one broker and into a new cluster.
 Not covered: brokers of one process (tests/cluster/test_archive.py), processes of one machine
 (test_processes_archive.py).
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
 from dejaqueue.times import show_instant
 from dev.services import Service
-from tests.backups import restored_by_command
+from tests.backups import reach_ms, restored_by_command
 from tests.cluster.embedded import EmbeddedCluster
-from tests.cluster.served import three_brokers
+from tests.cluster.served import brokers_at, three_brokers
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.disasters import FAR, Load, _payloads, now_ms
+from tests.integration.erasure_servers import server_url
 from tests.patience import until
 from tests.server_fixtures import served
 
@@ -95,17 +97,12 @@ class Site:
     def url(self) -> str:
         return "dejaq://" + ",".join(f"127.0.0.1:{one.port}" for one in self.brokers.values())
 
-    def reach_ms(self) -> int:
-        archive = Archive.open(self.where)
-        manifest = archive.newest()
-        return 0 if manifest is None else archive.reach_ms(manifest)
-
     def archived(self) -> None:
         """Return when all that was acknowledged before this is archived."""
         began_ms = now_ms()
         with Client(self.url) as client:
             client.send("singles", b"mark-%d" % random.getrandbits(60), delay=FAR)
-        until(lambda: self.reach_ms() >= began_ms, "the archive has come so far")
+        until(lambda: reach_ms(self.where) >= began_ms, "the archive has come so far")
 
     def filled(self) -> None:
         with Client(self.url) as client:
@@ -116,17 +113,18 @@ class Site:
             client.create_topic("second", partitions=3, spread=3)
         until(lambda: Archive.open(self.where, make=True).ids(), "the first backup")
 
-    def under_load(self) -> tuple[PassingLoad, int, int]:
-        """Two brokers killed, one of them started again; in the end all. What was done, an instant
+    def under_load(self, *victims: str, starts_again: bool = True) -> tuple[PassingLoad, int, int]:
+        """These brokers killed, one after the other; in the end all are. What was done, an instant
         in the middle, and when all were killed."""
         load = PassingLoad(self.url)
         try:
             until(lambda: has_much(load), "much is sent")
             self.archived()
-            for name in sorted(self.brokers)[:2]:
+            for name in victims:
                 self.brokers[name].kill()
                 self.archived()  # by the others
-                self.brokers[name].start()
+                if starts_again:
+                    self.brokers[name].start()
                 sent = len(load.entered)
                 until(lambda sent=sent: len(load.entered) > sent + MUCH, "load goes on")  # type: ignore[misc]
             self.archived()
@@ -203,7 +201,7 @@ def test_journals_in_a_database_are_lost(
     with three_brokers(tmp_path, postgresql, etcd, 3_000, **settings_of(tmp_path)) as brokers:
         site = Site(tmp_path, dict(zip("abc", brokers, strict=True)))
         site.filled()
-        load, middle_ms, killed_ms = site.under_load()
+        load, middle_ms, killed_ms = site.under_load("a", "b")
         schema = str(brokers[0].data).rpartition("%3D")[2]
         with psycopg.connect(postgresql.url, autocommit=True) as connection:
             connection.execute(f"DROP SCHEMA {schema} CASCADE")
@@ -229,7 +227,7 @@ def test_journals_beside_the_brokers_are_lost(tmp_path: Path) -> None:
         cluster.start("a", "b", "c")
         site = Site(tmp_path, cluster.brokers)
         site.filled()
-        load, _, killed_ms = site.under_load()
+        load, _, killed_ms = site.under_load("a", "b")
     finally:
         cluster.stop()
     (tmp_path / "other").mkdir()
@@ -246,3 +244,44 @@ def test_journals_beside_the_brokers_are_lost(tmp_path: Path) -> None:
         check(other.url, load, found["cut_ms"])
     finally:
         other.stop()
+
+
+SHORT = [
+    ("redis", "journal"),
+    ("mariadb", "journal"),
+    # Where Maven's repository cannot be reached there is no Cassandra, which keeps no facts.
+    pytest.param("cassandra", "etcd", marks=pytest.mark.may_skip),
+    ("bucket", "journal"),
+]
+"""Where journals are, and facts."""
+
+
+@pytest.fixture
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A server's URL."""
+    if request.param == "bucket":
+        yield f"bucket://{tmp_path}/bucket?between_ms=20"
+    else:
+        yield from server_url(request.param, tmp_path / "server")
+
+
+@pytest.mark.parametrize(("journal", "facts"), SHORT, indirect=["journal"])
+def test_journals_on_other_servers_are_lost(
+    tmp_path: Path, journal: str, facts: str, request: pytest.FixtureRequest
+) -> None:
+    coordinator = "journal" if facts == "journal" else request.getfixturevalue(facts).url
+    cluster = {"cluster__coordinator": coordinator, "cluster__lease_ms": 3_000}
+    with brokers_at(tmp_path, journal, "ab", **cluster, **settings_of(tmp_path)) as brokers:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(BrokerProcess.start, brokers))
+        site = Site(tmp_path, dict(zip("ab", brokers, strict=True)))
+        site.filled()
+        load, _, killed_ms = site.under_load("a", starts_again=False)
+    found = site.restored(tmp_path / "new")
+    print(f"lost={killed_ms - found['cut_ms']} ms")
+    assert killed_ms - found["cut_ms"] < LOST_MS_MAX
+    with alone(tmp_path / "new") as url:
+        check(url, load, found["cut_ms"])
+    manifest = Archive.open(site.where).newest()
+    assert manifest is not None
+    assert Archive.open(site.where).chain_damage(manifest)[0] == []

@@ -24,7 +24,7 @@ import pytest
 from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
 from dejaqueue.times import show_instant
-from tests.backups import restored_by_command
+from tests.backups import reach_ms, restored_by_command
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.disasters import Load, _payloads, now_ms
 from tests.crash.test_processes_kill import children_of, is_gone
@@ -62,17 +62,12 @@ class Site:
         )
         self.broker.start()
 
-    def reach_ms(self) -> int:
-        archive = Archive.open(self.where)
-        manifest = archive.newest()
-        return 0 if manifest is None else archive.reach_ms(manifest)
-
     def archived(self) -> None:
         """Return when all that was acknowledged before this is archived."""
         began_ms = now_ms()
         with Client(self.broker.url) as client:
             client.send("singles", b"mark-%d" % random.getrandbits(60), delay=3_600)
-        until(lambda: self.reach_ms() >= began_ms, "the archive has come so far")
+        until(lambda: reach_ms(self.where) >= began_ms, "the archive has come so far")
 
     def restored(self, *more: str) -> dict[str, Any]:
         """What the command says."""

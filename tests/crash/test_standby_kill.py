@@ -21,9 +21,8 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.errors import DejaQError, NotActive, Unavailable
-from tests.backups import newest
+from tests.backups import newest, reach_ms
 from tests.cli.conftest import invoke
 from tests.crash.broker_process import BrokerProcess
 from tests.integration.metrics_page import fetch
@@ -95,12 +94,6 @@ def active(start: Start, where: str, name: str = "active") -> BrokerProcess:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251 - the brokers' is the machine's
-
-
-def reach_ms(where: str) -> int:
-    manifest = newest(where)
-    chain = LogChain(Archive.open(where).bucket, manifest.chain)
-    return max(manifest.cut_ms, chain.last_instant(chain.numbers()))
 
 
 def payloads(url: str, topic: str) -> set[bytes]:

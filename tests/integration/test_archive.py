@@ -19,10 +19,9 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
-from dejaqueue.backup.log_chain import LogChain
 from dejaqueue.times import show_instant
 from tests.backup_load import FAR, Load
-from tests.backups import newest
+from tests.backups import reach_ms
 from tests.cli.conftest import invoke
 from tests.crash.broker_process import BrokerProcess
 from tests.object_store import S3Server, s3_server
@@ -45,13 +44,6 @@ def broker_of(tmp_path: Path, name: str, where: str, **environment: object) -> B
     )
     process.start()
     return process
-
-
-def reach_ms(where: str) -> int:
-    """As of when the newest backup and what is behind it can be restored."""
-    manifest = newest(where)
-    chain = LogChain(Archive.open(where).bucket, manifest.chain)
-    return max(manifest.cut_ms, chain.last_instant(chain.numbers()))
 
 
 def payloads(client: Client, topic: str) -> set[bytes]:

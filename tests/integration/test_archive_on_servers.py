@@ -1,8 +1,9 @@
 """A broker that is alone, whose journals are records on a server: what it archives as it comes.
 
-Covered: SQLite, records in memory, encrypted or not: what is archived and restored, to any instant,
-a graceful stop, a new start, a chain that ends and another one that begins, an older copy; a
-standby that follows it and takes its place.
+Covered: SQLite, encrypted or not: what is archived and restored, to any instant, a graceful stop, a
+new start, a chain that ends and another one that begins, an older copy; a standby that follows it
+and takes its place; the same in short on Redis, MariaDB, Cassandra, and in a bucket whose archive
+is in another bucket.
 Not covered: clusters (tests/cluster/test_archive.py); kills (tests/crash/test_cluster_archive.py).
 """
 
@@ -11,38 +12,45 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.instants import chosen
 from dejaqueue.broker.backup.restoring import Restore, RestorePlan
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import NotActive
 from dejaqueue.journal.encryption.master_keys import load_master_keys
 from dejaqueue.journal.registry import open_store
 from dejaqueue.settings import BrokerSettings
-from tests.backups import client_of, newest, taken
+from tests.backups import client_of, newest, reach_ms, taken
+from tests.integration.erasure_servers import server_url
+from tests.object_store import s3_server
 from tests.patience import until
 
 FAR = 3_600
 
 
 class Place:
-    """A broker on SQLite, and where it archives to."""
+    """A broker on a server, which is SQLite if none is named, and where it archives to."""
 
-    def __init__(self, root: Path, *, is_encrypted: bool = False) -> None:
-        self.root, self.where, self.data = root, str(root / "backups"), root / "broker.sqlite"
-        self.key = ""
+    def __init__(
+        self, root: Path, url: str = "", where: str = "", *, is_encrypted: bool = False
+    ) -> None:
+        self.root, self.data = root, root / "broker.sqlite"
+        self.url, self.where = url or f"sqlite:///{self.data}", where or str(root / "backups")
+        self.key, self._started = "", list[Broker]()
         if is_encrypted:
             path = root / "master.key"
             path.touch(mode=0o600)
             path.write_text(base64.b64encode(os.urandom(32)).decode())
             self.key = f"file:{path}"
 
-    def start(self, data: Path | None = None) -> Broker:
+    def start(self, url: str = "") -> Broker:
         values = {
-            "journal": {"url": f"sqlite:///{data or self.data}"},
+            "journal": {"url": url or self.url},
             "encryption": {"master_key": self.key},
             "backup": {
                 "url": self.where,
@@ -50,10 +58,11 @@ class Place:
                 "interval_ms": 86_400_000,
             },
         }
-        if data is not None:
+        if url:
             del values["backup"]
         broker = Broker(BrokerSettings.model_validate(values))
         broker.start()
+        self._started.append(broker)
         return broker
 
     def standby(self) -> Broker:
@@ -65,30 +74,35 @@ class Place:
         }
         broker = Broker(BrokerSettings.model_validate(values))
         broker.start()
+        self._started.append(broker)
         return broker
 
-    def reach_ms(self) -> int:
-        archive = Archive.open(self.where, make=True)
-        manifest = archive.newest()
-        return 0 if manifest is None else archive.reach_ms(manifest)
+    def stop(self) -> None:
+        """All brokers, before their server ends; twice is fine."""
+        for broker in self._started:
+            broker.stop()
 
     def archived(self, broker: Broker) -> int:
         now_ms = broker.clock.utc_ms()
         with client_of(broker) as client:
             client.send("marks", b"mark", delay=FAR)
-        until(lambda: self.reach_ms() >= now_ms, "the archive has come so far")
-        return self.reach_ms()
+        until(lambda: reach_ms(self.where) >= now_ms, "the archive has come so far")
+        return reach_ms(self.where)
 
-    def restored(self, name: str, instant_ms: int | None = None) -> dict[str, list[bytes]]:
-        """Topics as they are restored, into SQLite."""
-        target = self.root / f"{name}.sqlite"
-        store = open_store(f"sqlite:///{target}")
+    def restored(
+        self, name: str, instant_ms: int | None = None, target: str = ""
+    ) -> dict[str, list[bytes]]:
+        """Topics as they are restored, into SQLite or where it is said."""
+        target = target or f"sqlite:///{self.root / name}.sqlite"
+        store = open_store(target)
         masters = load_master_keys(self.key) if self.key else []
         try:
             if masters:
                 store.encrypt(masters)
-            plan = RestorePlan(until_ms=instant_ms, follows=True)
-            Restore(Archive.open(self.where), newest(self.where), store, masters).run(plan)
+            archive = Archive.open(self.where)
+            manifest, follows = chosen(archive, "", instant_ms)
+            plan = RestorePlan(until_ms=instant_ms, follows=follows)
+            Restore(archive, manifest, store, masters).run(plan)
         finally:
             store.close()
         broker = self.start(target)
@@ -220,3 +234,61 @@ def test_a_standby_follows_it__also_over_a_start__and_takes_its_place(place: Pla
     there = client_of(standby).peek("orders").column("payload").to_pylist()
     assert sorted(there) == [b"0", b"1", b"2", b"3"]
     standby.stop()
+
+
+KINDS = [
+    "redis",
+    "mariadb",
+    # Where Maven's repository cannot be reached there is no Cassandra.
+    pytest.param("cassandra", marks=pytest.mark.may_skip),
+    "bucket",
+]
+"""PostgreSQL and JetStream are under load in tests/crash/test_cluster_archive.py."""
+
+
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param != "bucket":
+        for url in server_url(request.param, tmp_path / "server"):
+            place = Place(tmp_path, url, is_encrypted=True)
+            yield place
+            place.stop()
+        return
+    for s3 in s3_server():
+        url, where = f"{s3.new_bucket()}/queues", f"{s3.new_bucket()}/dejaq"
+        place = Place(tmp_path, url, where, is_encrypted=True)
+        yield place
+        place.stop()
+
+
+def test_what_a_server_has_is_archived__to_any_instant__over_a_new_start(server: Place) -> None:
+    broker = begun(server)
+    with client_of(broker) as client:
+        for number in range(1, 6):
+            client.send("orders", b"%d" % number, delay=FAR)
+        client.create_topic("later")
+        client.send("later", b"x", delay=FAR)
+        middle_ms = server.archived(broker)
+        client.send_batch("orders", [{"payload": b"6", "delay": FAR}] * 3).raise_for_status()
+    assert broker.backups.trouble() == ""
+    chain = newest(server.where).chain
+    broker.stop()
+    again = server.start()
+    with client_of(again) as client:
+        client.send("orders", b"7", delay=FAR)
+        server.archived(again)
+        assert taken(again, server.where)["state"] == "done"
+        client.send("orders", b"8", delay=FAR)
+        client.delete_topic("later")
+        server.archived(again)
+    assert again.backups.trouble() == ""
+    again.stop()
+    assert newest(server.where).chain == chain
+    assert Archive.open(server.where).chain_damage(newest(server.where))[0] == []
+    target = f"{server.url}-restored" if server.url.startswith("s3:") else ""
+    found = server.restored("new", target=target)
+    assert found["orders"] == [b"%d" % number for number in range(6)] + [b"6"] * 3 + [b"7", b"8"]
+    assert "later" not in found
+    middle = server.restored("middle", middle_ms)
+    assert middle["orders"] == [b"%d" % number for number in range(6)]
+    assert middle["later"] == [b"x"]

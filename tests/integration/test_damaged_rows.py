@@ -17,71 +17,23 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.consumers.gathering import UNREAD_MS
 from dejaqueue.broker.letters.dead_letters import DAMAGED_US
-from dejaqueue.errors import TopicUnknown
+from dejaqueue.errors import BadRequest, JournalDamaged, TopicUnknown
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
+from dejaqueue.schema.messages import SCAN, UNREAD
 from dejaqueue.setting_groups import SqsSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.damaged import BAD, COUNT, FILLERS, HOUR_MS, damage, damaged, payload, spoiled
 from tests.patience import until
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 from tests.unit.http.sqs.conftest import Sqs
 
-COUNT, BAD = 20, 7
-HOUR_MS = 3_600_000
-FILLERS = 20
-"""Messages that fill a segment, and then some: what is behind it is not read at a start."""
-
-
-def payload(number: int) -> bytes:
-    return f"message {number:02d} of twenty".encode()
-
-
-def spoiled(content: bytes) -> bytes:
-    """With another last bit."""
-    return content[:-1] + bytes([content[-1] ^ 1])
-
-
-def damage(folder: Path, content: bytes) -> int:
-    """Flip a bit of it wherever it is stored; in how many places that is."""
-    count = 0
-    for path in (one for one in folder.rglob("*") if one.is_file()):
-        stored, at = path.read_bytes(), -1
-        with path.open("r+b") as file:  # whoever has it mapped sees it
-            while (at := stored.find(content, at + 1)) >= 0:
-                file.seek(at)
-                file.write(spoiled(content))
-                count += 1
-    return count
-
-
-def stored_floor(broker: BrokerFixture) -> int:
-    """Up to where the journal is read no more when it is opened."""
-    journal: Any = broker.broker.runtime(TOPIC).partitions[0].core.journal
-    return int(journal.log.room._stored_floor)
-
-
-def damaged(root: Path, **columns: list[int]) -> BrokerFixture:
-    """One message of many is damaged, in a segment that nothing reads when the broker starts."""
-    made = BrokerFixture(root, snapshot_entries=5, max_attempts=3)
-    due_ms = made.now_ms + HOUR_MS
-    for number in range(COUNT):
-        made.write("enqueue", {"payload": [payload(number)], "due": [due_ms]} | columns)
-    while stored_floor(made) < COUNT + FILLERS:
-        made.send([bytes(100_000)], dues_ms=[due_ms + HOUR_MS])
-        made.settle_down()
-        made.wait_for_snapshots()
-    made.stop()
-    assert damage(root, payload(BAD)) == 1
-    made.broker = made._start()
-    return made
+OTHERS = [payload(number) for number in range(COUNT) if number != BAD]
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> BrokerFixture:
     return damaged(tmp_path)
-
-
-OTHERS = [payload(number) for number in range(COUNT) if number != BAD]
 
 
 @pytest.mark.parametrize("auto_ack", [False, True], ids=["acked when done", "acked as sent"])
@@ -161,6 +113,70 @@ def test_who_looks_sees_the_others__and_which_one_cannot_be_read(
         assert str(tmp_path) not in answer.text
     finally:
         server.stop()
+        broker.stop()
+
+
+def scanned(broker: BrokerFixture, *columns: str, op: str = "scan", **more: int) -> list[Any]:
+    """Rows that were streamed, and the error that the stream ended with, if it did."""
+    ticket = {"topic": TOPIC, "partition": 0, "columns": list(columns), **more}
+    found: list[Any] = []
+    try:
+        for batch in broker.broker.read(op, ticket)[1]:
+            found += batch.to_pylist()
+    except JournalDamaged as damage:
+        found.append(damage)
+    return found
+
+
+def test_who_scans_is_told_which_entry_cannot_be_read(
+    broker: BrokerFixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    try:
+        [bad] = [row for row in broker.peek(limit=COUNT) if row["unread"]]
+        for columns in (SCAN.names, ["id", "key"]):  # a row without a key is not there by its null
+            damage = scanned(broker, *columns)[-1]
+            assert isinstance(damage, JournalDamaged)
+            assert damage.told() == bad["unread"]
+        assert f"{bad['unread'].partition(':')[0]}: {tmp_path}" in caplog.text
+        ids = [row["id"] for row in scanned(broker, "id", "state")]  # nothing stored is read
+        assert len(ids) >= COUNT + FILLERS
+        assert bad["id"] in ids
+    finally:
+        broker.stop()
+
+
+def test_who_scans_gets_the_others__if_it_says_that_it_takes_note(broker: BrokerFixture) -> None:
+    try:
+        [bad] = [row for row in broker.peek(limit=COUNT) if row["unread"]]
+        rows = scanned(broker, *SCAN.names, UNREAD.name)
+        [lost] = [row for row in rows if row["unread"]]
+        stored = {"key", "group", "tags", "headers", "payload"}
+        assert {name for name, value in lost.items() if value is None} == {*stored, "expires"}
+        assert (lost["id"], lost["due"], lost["unread"]) == (bad["id"], bad["due"], bad["unread"])
+        assert [row["payload"] for row in rows if not row["unread"]][: COUNT - 1] == OTHERS
+        assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+        narrow = scanned(broker, "id", "key", "unread")
+        assert [row["id"] for row in narrow] == [row["id"] for row in rows]
+        assert [row["id"] for row in narrow if row["unread"]] == [bad["id"]]
+    finally:
+        broker.stop()
+
+
+def test_who_claims_is_told__and_cannot_take_the_others_alone(broker: BrokerFixture) -> None:
+    """A claim is acked as a whole: what is left out of it would be lost."""
+    try:
+        [bad] = [row for row in broker.peek(limit=COUNT) if row["unread"]]
+        broker.advance(HOUR_MS)
+        claim = broker.broker.call("claim", {"topic": TOPIC, "partition": 0, "rows": COUNT})
+        assert claim["rows"] == COUNT
+        named = {"claim": claim["claim"]}
+        damage = scanned(broker, *SCAN.names, op="claim", **named)[-1]
+        assert damage.told() == bad["unread"]
+        with pytest.raises(BadRequest, match="columns: a list of id, .*, got: .*unread"):
+            scanned(broker, *SCAN.names, UNREAD.name, op="claim", **named)
+        whole = scanned(broker, "payload", op="claim", first=0, end=BAD, **named)
+        assert [row["payload"] for row in whole] == OTHERS[:BAD]
+    finally:
         broker.stop()
 
 

@@ -1,26 +1,33 @@
 """Covers: rows with bytes that are no text, read by a real Spark (rule 15): tables and queries.
 
-The broker, in this process, sends such bytes in place of a word, whatever field it is in, as one
-would that let them in and does not mend them. Tasks of Spark read from it over the network.
+Such bytes are on the broker's disk: a key, headers and a payload. Twice: as the broker hands them
+out now; and as one hands them out that does not mend them, nor checked groups and tags when they
+were sent, which is for the tasks of Spark to bear.
 Not covered: the other clients (tests/integration/test_bad_rows.py); several processes
-(test_cluster.py).
+(test_cluster.py); what is damaged (test_damaged_rows.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from dejaqueue import Client
-from dejaqueue.broker.calls import scan
+from dejaqueue.broker.broker import Broker
+from dejaqueue.flight.server import FlightServer
+from dejaqueue.journal.interface import Journal
 from dejaqueue.model import Topic
-from dejaqueue.schema.messages import HEADERS
-from tests.integration.access_fixture import Site, running
+from dejaqueue.schema.checks import SendColumns
+from dejaqueue.settings import BrokerSettings, JournalSettings
+from dejaqueue.wire.descriptors import WriteStream
+from dejaqueue.wire.frames import Reply
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,17 +43,18 @@ SCHEMA = (
 )
 
 
-def expected() -> list[dict[str, Any]]:
+def expected(*, is_mended: bool) -> list[dict[str, Any]]:
     found = []
     for row in range(COUNT):
         word = MENDED if row == BAD_ROW else str(row)
+        checked = WORD.decode() if row == BAD_ROW and is_mended else word
         payload = BAD if row == BAD_ROW else b"%d" % row
         found.append(
             {
                 "id": row,
                 "key": word,
-                "group": word,
-                "tags": ["tag", word],
+                "group": checked,
+                "tags": ["tag", checked],
                 "headers": [("name", word)],
                 "payload": payload,
             }
@@ -54,31 +62,69 @@ def expected() -> list[dict[str, Any]]:
     return found
 
 
-def spoilt(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with BAD in place of WORD, in every column."""
+def text(contents: list[bytes]) -> pa.StringArray:
+    return pa.array(contents, pa.binary()).view(pa.utf8())
+
+
+def store(broker: Broker) -> None:
+    """Messages that are due, of which one has BAD where no broker looks, and WORD elsewhere."""
+    words = [BAD if row == BAD_ROW else b"%d" % row for row in range(COUNT)]
+    checked = [WORD if row == BAD_ROW else b"%d" % row for row in range(COUNT)]
+    columns = SendColumns(
+        rows=COUNT,
+        dues_ms=np.full(COUNT, PAST_MS, dtype=np.int64),
+        payloads=pa.array(words, pa.binary()),
+        keys=text(words),
+        groups=text(checked),
+        tags=text([b"tag\x1f" + word for word in checked]),
+        headers=text([b"name\x1f" + word for word in words]),
+        partitions=None,
+        payload_bytes=sum(map(len, words)),
+    )
+    replied: Future[Reply] = Future()
+    broker.open_write(WriteStream("t")).submit_columns(1, columns, None, replied.set_result)
+    assert replied.result(PATIENCE_SECONDS).error is None
+
+
+def read_unmended(journal: Journal, *rest: Any) -> pa.RecordBatch:
+    """Stored rows as they are, with BAD in place of WORD."""
+    batch = journal.read(*rest)
     content = batch.serialize().to_pybytes()
     return pa.ipc.read_record_batch(pa.py_buffer(content.replace(WORD, BAD)), batch.schema)
 
 
-@pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A broker with COUNT messages that are due, of which one has WORD in every field."""
-    batch_of = scan._batch
-    monkeypatch.setattr(scan, "_batch", lambda *given: spoilt(batch_of(*given)))
-    words = [WORD.decode() if row == BAD_ROW else str(row) for row in range(COUNT)]
-    table = {
-        "payload": pa.array([word.encode() for word in words]),
-        "due": [PAST_MS] * COUNT,
-        "key": words,
-        "group": words,
-        "tags": [["tag", word] for word in words],
-        "headers": pa.array([[("name", word)] for word in words], HEADERS),
-    }
-    with running() as site:
-        site.broker.create_topic(Topic("t"))
-        with Client(site.flight.url) as client:
-            client.send_batch("t", pa.table(table)).raise_for_status()
-        yield site
+class Site:
+    """A broker on a disk, whose messages were there before it started."""
+
+    def __init__(self, data: Path, *, is_mended: bool) -> None:
+        self._data, self.is_mended = data, is_mended
+        before = self._started()
+        before.create_topic(Topic("t"))
+        store(before)
+        before.stop()
+        self.broker = self._started()
+        self.flight = FlightServer(self.broker)
+        self.flight.start()
+
+    def _started(self) -> Broker:
+        broker = Broker(BrokerSettings(journal=JournalSettings(url=str(self._data))))
+        broker.start()
+        return broker
+
+    def stop(self) -> None:
+        self.flight.stop()
+        self.broker.stop()
+
+
+@pytest.fixture(params=[True, False], ids=["mended", "unmended"])
+def site(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Site]:
+    if not request.param:
+        monkeypatch.setattr("dejaqueue.broker.calls.scan.read_stored", read_unmended)
+    site = Site(tmp_path / "data", is_mended=request.param)
+    yield site
+    site.stop()
 
 
 def drain(spark: SparkSession, site: Site, schema: str, folder: Path) -> list[dict[str, Any]]:
@@ -103,13 +149,13 @@ def load(spark: SparkSession, site: Site, schema: str) -> list[dict[str, Any]]:
 def test_a_table_has_every_row__and_marks_where_one_is_no_text(
     spark: SparkSession, site: Site
 ) -> None:
-    assert load(spark, site, SCHEMA) == expected()
+    assert load(spark, site, SCHEMA) == expected(is_mended=site.is_mended)
 
 
 def test_a_query_gets_every_row__and_acks_them_all(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
-    assert drain(spark, site, SCHEMA, tmp_path) == expected()
+    assert drain(spark, site, SCHEMA, tmp_path) == expected(is_mended=site.is_mended)
     counts = site.broker.call("counts", {"topic": "t", "by": "state"})
     assert [row for row in counts["rows"] if row["count"]] == []
 

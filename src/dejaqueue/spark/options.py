@@ -31,6 +31,7 @@ STREAM_ROWS = 100_000
 CLAIM_SECONDS = 600
 RETRY_MS_MAX = 60_000
 VIEWS = ("messages", "history")
+FAILS, DROPS = MODES = ("FAILFAST", "DROPMALFORMED")
 KNOWN = (
     "url",
     "topic",
@@ -38,6 +39,7 @@ KNOWN = (
     "path",
     "view",
     "state",
+    "mode",
     "rows.per.partition",
     "timeout",
     "max.rows",
@@ -68,6 +70,7 @@ class Options:
         url: of a broker.
         topic: to read or write.
         subscription: of the topic, to read; "" = the unnamed one.
+        drops_damaged: True: a table leaves rows out that the broker cannot read, and says how many.
         view: what a batch query reads: one of VIEWS.
         state: of messages to read; "" = scheduled and leased.
         rows_per_partition: sequences of one input partition at most.
@@ -98,6 +101,7 @@ class Options:
     label: str = ""
     subscription: str = ""
     columns: tuple[str, ...] = ()
+    drops_damaged: bool = False
     api_key: str | None = field(default=None, repr=False)
     tls: Tls | None = None
 
@@ -135,6 +139,7 @@ class Options:
             refusals_path=values.get("refusals.path", ""),
             label=_label(values.get("label", "")),
             columns=_names(values.get("columns")),
+            drops_damaged=_drops_damaged(values),
             api_key=values.get("api_key"),
             tls=_tls(values),
         )
@@ -144,11 +149,22 @@ class Options:
         """What is read: the topic, or the subscription of it."""
         return subscription_name(self.topic, self.subscription)
 
+    def check_claimed(self) -> Options:
+        """These options, for a query that claims what it reads. Raises BadRequest: a claim is acked
+        as a whole, so nobody would get what is left out."""
+        if self.drops_damaged:
+            limit = "FAILFAST in a streaming query, which acks what it leaves out"
+            raise BadRequest("option mode", limit, DROPS)
+        return self
+
     def check_written(self) -> Options:
-        """These options, for what writes. Raises BadRequest: a subscription is not written to."""
+        """These options, for what writes. Raises BadRequest: a subscription is not written to, and
+        nothing that is written is damaged."""
         if self.subscription:
             limit = "none: what is sent to a topic is for all its subscriptions"
             raise BadRequest("option subscription", limit, self.subscription)
+        if self.drops_damaged:
+            raise BadRequest("option mode", "FAILFAST where a topic is written", DROPS)
         return self
 
     def transport(self) -> RoutedTransport:
@@ -199,6 +215,18 @@ def _choice(values: Mapping[str, str], name: str, words: tuple[str, ...]) -> str
     if word not in words:
         raise BadRequest(f"option {name}", " or ".join(words), word)
     return word
+
+
+def _drops_damaged(values: Mapping[str, str]) -> bool:
+    """Whether the mode of the reader, which has no case as with Spark's own, is DROPS."""
+    mode = values.get("mode", FAILS)
+    if mode.upper() not in MODES:
+        raise BadRequest("option mode", " or ".join(MODES), mode)
+    if mode.upper() == FAILS:
+        return False
+    if values.get("view", "messages") != "messages":
+        raise BadRequest("option mode", f"{FAILS} with another view than messages", mode)
+    return True
 
 
 def _label(text: str) -> str:

@@ -56,7 +56,7 @@ class DejaqSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For a streaming query."""
         check_read(schema)
-        return StreamReader(Options.of(self.options), schema)
+        return StreamReader(Options.of(self.options).check_claimed(), schema)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool

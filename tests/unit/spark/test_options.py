@@ -43,6 +43,21 @@ def test_a_subscription_is_named_in_one_way_or_the_other__and_not_written_to() -
     assert (plain.served, plain.check_written()) == ("t", plain)
 
 
+def test_a_table_may_leave_damaged_messages_out__nothing_else_may() -> None:
+    assert not Options.of({"topic": "t"}).drops_damaged
+    fails = Options.of({"topic": "t", "mode": "failfast"})
+    assert (fails.drops_damaged, fails.check_claimed(), fails.check_written()) == (
+        False,
+        fails,
+        fails,
+    )
+    drops = Options.of({"topic": "t", "Mode": "DropMalformed"})
+    assert drops.drops_damaged
+    for check in (drops.check_claimed, drops.check_written):
+        with pytest.raises(BadRequest, match="option mode: FAILFAST .*, got: 'DROPMALFORMED'"):
+            check()
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [
@@ -62,6 +77,8 @@ def test_a_subscription_is_named_in_one_way_or_the_other__and_not_written_to() -
         ({"topic": "t", "timeout": "1h"}, "timeout"),
         ({"topic": "t", "timeout": str(limits.BRANCHED_MS_MAX)}, "timeout"),
         ({"topic": "t", "rows.per.partition": "-1"}, "rows.per.partition"),
+        ({"topic": "t", "mode": "PERMISSIVE"}, "mode"),
+        ({"topic": "t", "mode": "DROPMALFORMED", "view": "history"}, "mode"),
     ],
 )
 def test_a_wrong_option_is_named(given: dict[str, str], field: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -139,3 +140,57 @@ def test_where_there_is_nothing_spark_asks_for_nothing() -> None:
     """Of a plan without partitions Spark makes one of its own."""
     reader = FilteringReader(Options.of({"topic": "t", "url": "dejaq://127.0.0.1:1"}), SCHEMA)
     assert list(reader.read(InputPartition(0))) == []
+
+
+def marked(first: int, *reasons: str | None) -> pa.RecordBatch:
+    """A batch of a scan whose damaged rows are marked, with ids from `first` on."""
+    ids = pa.array(range(first, first + len(reasons)))
+    payloads = pa.array([None if one else b"x" for one in reasons], pa.binary())
+    arrays = [ids, payloads, pa.array(reasons, pa.utf8())]
+    return pa.RecordBatch.from_arrays(arrays, names=["id", "payload", "unread"])
+
+
+def test_damaged_messages_are_left_out_if_asked_for__and_the_log_says_how_many(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[dict[str, Any]] = []
+    batches = [marked(0, None), marked(1, None, "t/2, entry 5: rot", None), marked(4, "more rot")]
+
+    def scan(self: Options, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        asked.append(ticket)
+        yield from batches
+
+    monkeypatch.setattr(Options, "scan", scan)
+    narrow = StructType([StructField("payload", BinaryType())])
+    reader = FilteringReader(Options.of({"topic": "t", "mode": "DROPMALFORMED"}), narrow)
+    found = list(reader.read(Stretch({"topic": "t", "partition": 2})))
+    assert [batch.num_rows for batch in found] == [1, 2, 0]
+    assert {name for batch in found for name in batch.schema.names} == {"payload"}
+    assert asked == [{"topic": "t", "partition": 2, "columns": ["payload", "id", "unread"]}]
+    assert [record.getMessage() for record in caplog.records] == [
+        "topic t, partition 2: 2 damaged messages are left out, the first of them "
+        "2, t/2, entry 5: rot"
+    ]
+
+
+def test_where_nothing_is_damaged_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Options, "scan", lambda *_: iter([marked(0, None, None)]))
+    reader = FilteringReader(Options.of({"topic": "t", "mode": "DROPMALFORMED"}), SCHEMA)
+    [batch] = reader.read(Stretch({"topic": "t", "partition": 0}))
+    assert batch.num_rows == 2
+    assert not caplog.records
+
+
+def test_who_ends_a_read_early_is_told_of_what_was_left_out_by_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(
+        Options, "scan", lambda *_: iter([marked(0, "rot", None), marked(2, "rot")])
+    )
+    reader = FilteringReader(Options.of({"topic": "t", "mode": "DROPMALFORMED"}), SCHEMA)
+    read = reader.read(Stretch({"topic": "t", "partition": 0}))
+    next(read)
+    read.close()  # type: ignore[attr-defined]
+    assert "1 damaged messages are left out, the first of them 0, rot" in caplog.text

@@ -79,6 +79,19 @@ def test_a_stream_reads_messages_in_types_that_there_are() -> None:
         source().streamReader(WRONG)
 
 
+def test_only_a_table_may_leave_messages_out() -> None:
+    drops = source(mode="DROPMALFORMED")
+    assert isinstance(drops.reader(PAYLOAD), Reader)
+    for way in (
+        lambda: drops.streamReader(PAYLOAD),
+        lambda: drops.writer(PAYLOAD, overwrite=False),
+        lambda: drops.streamWriter(PAYLOAD, overwrite=False),
+        lambda: source(mode="DROPMALFORMED", view="history").reader(AT_MS),
+    ):
+        with pytest.raises(BadRequest, match="option mode: FAILFAST"):
+            way()
+
+
 def test_a_topic_is_not_overwritten() -> None:
     with pytest.raises(BadRequest, match="mode: append: a topic is not overwritten"):
         source().writer(PAYLOAD, overwrite=True)

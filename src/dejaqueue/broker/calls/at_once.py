@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
-from dejaqueue.broker.consumers.gathering import read_stored
+from dejaqueue.broker.consumers.row_reader import read_stored
 from dejaqueue.broker.partition.keys import find_in
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.entries import hash_column, text_column

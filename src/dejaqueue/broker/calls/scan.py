@@ -3,16 +3,17 @@
 Room: broker. Asks the partition's worker for one short stretch at a time, and gathers what is
 stored on the caller's thread, while the worker looks for the next stretch.
 Holds: no stretch keeps the worker longer than a few milliseconds; a message that is not changed
-meanwhile comes once, in order of its id; the stream ends where the partition ended when it began.
+meanwhile comes once, in order of its id; the stream ends where the partition ended when it began;
+no row is left out because of damage: the scan fails and names it, or marks it if that is asked for.
 See: docs/wire.md for the ticket; peek.py for pages, which are for people; spark/ for who reads so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +22,19 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.calls.browse import answer_of, parse_selection, whole
 from dejaqueue.broker.calls.peek import named, parse_names
-from dejaqueue.broker.consumers.gathering import read_stored, text_of
+from dejaqueue.broker.consumers.gathering import text_of
+from dejaqueue.broker.consumers.row_reader import NoRows, read_in_parts, read_stored
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.message_filter import Selection
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, DejaQError, JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import MessageState
 from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import packing
-from dejaqueue.schema.messages import DEFAULT_PRIORITY, SCAN
+from dejaqueue.schema.messages import DEFAULT_PRIORITY, SCAN, UNREAD
 from dejaqueue.schema.plain import text_column
 
 BATCH_BYTES = 8 << 20
@@ -50,7 +52,7 @@ class Ticket:
         selection: which messages.
         partition: of the topic.
         first, end: sequences to begin with and to stop before.
-        columns: names of SCAN, in its order.
+        columns: names of SCAN, in its order; and UNREAD as the last one, where it is asked for.
         ids, keys: only these; None = all.
     """
 
@@ -63,9 +65,19 @@ class Ticket:
     keys: pa.StringArray | None
 
     @property
+    def marks_damage(self) -> bool:
+        """Whether a row that cannot be read comes all the same, and says so; else all fails."""
+        return UNREAD.name in self.columns
+
+    @property
     def schema(self) -> pa.Schema:
         """Of the batches."""
-        return pa.schema([SCAN.field(name) for name in self.columns])
+        fields = {name: SCAN.field(name) for name in self.columns if name != UNREAD.name}
+        if self.marks_damage:
+            fields[UNREAD.name] = UNREAD
+            if "payload" in fields:  # of a damaged row there is none
+                fields["payload"] = fields["payload"].with_nullable(True)
+        return pa.schema(list(fields.values()))
 
 
 @dataclass(slots=True)
@@ -108,17 +120,17 @@ def parse(values: dict[str, Any], partitions: ServedPartitions, now_ms: int) -> 
         ),
         first=whole(values, "first", 0, limits.SEQUENCE_MAX),
         end=whole(values, "end", limits.SEQUENCE_MAX, limits.SEQUENCE_MAX),
-        columns=columns_of(values.get("columns")),
+        columns=columns_of(values.get("columns"), (*SCAN.names, UNREAD.name)),
         ids=ids,
         keys=keys,
     )
 
 
-def columns_of(given: object) -> tuple[str, ...]:
-    """The columns that are asked for, None = all, in the order of SCAN. Raises BadRequest."""
-    known = SCAN.names
+def columns_of(given: object, known: Sequence[str] = SCAN.names) -> tuple[str, ...]:
+    """The columns that are asked for, None = all of SCAN, in the order in which they are known.
+    Raises BadRequest."""
     if given is None:
-        return tuple(known)
+        return tuple(SCAN.names)
     if not isinstance(given, list) or not all(name in known for name in given):
         raise BadRequest("columns", f"a list of {', '.join(known)}", given)
     return tuple(name for name in known if name in given)
@@ -215,32 +227,105 @@ def rows_of(core: PartitionCore, sequences: Int64s) -> Rows:
     )
 
 
+class _Stored(NamedTuple):
+    """What is stored of rows.
+
+    Attributes:
+        columns: by name; null where a row is gone, or damaged.
+        is_there: of each row whether it is stored still; it may have been finished since the look.
+        reasons: of each row why it cannot be read; null = it can. A row with one is there.
+    """
+
+    columns: dict[str, pa.Array]
+    is_there: pa.Array
+    reasons: pa.Array
+
+
 def _batch(core: PartitionCore, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
+    """These rows with what is stored of them.
+
+    Raises:
+        JournalDamaged: it names the entry; not where the ticket wants such rows to be marked.
+    """
     wanted = [name for name in TEXT_COLUMNS if name in ticket.columns]
     if rows.groups is not None and "group" in wanted:
         wanted.remove("group")
-    stored = read_stored(core.journal, rows.locators, wanted) if wanted else None
-    columns: dict[str, pa.Array] = {}
-    if stored is not None:
-        columns = dict(zip(wanted, stored.columns, strict=True))
-    if "payload" in columns and core.payloads is not None:
-        columns["payload"] = core.payloads.read(columns["payload"])
-    arrays = [_column(name, core.number, rows, columns) for name in ticket.columns]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=ticket.schema)
-    there = None if stored is None else _there(core.journal, rows, stored, wanted)
-    return batch if there is None else batch.filter(there)
+    if not wanted:  # nothing is read
+        return _batch_of(
+            core, rows, ticket, {UNREAD.name: pa.nulls(rows.sequences.size, UNREAD.type)}
+        )
+    stored = _stored(core, rows, ticket, wanted)
+    if "payload" in wanted and core.payloads is not None:
+        stored = _with_payloads(core, rows, ticket, stored)
+    batch = _batch_of(core, rows, ticket, stored.columns | {UNREAD.name: stored.reasons})
+    return batch if stored.is_there.true_count == len(batch) else batch.filter(stored.is_there)
 
 
-def _there(
-    journal: Journal, rows: Rows, stored: pa.RecordBatch, wanted: list[str]
-) -> pa.Array | None:
-    """Which rows are stored still; None = all. One may have been finished since the look."""
-    last = stored.column(len(wanted) - 1)
-    if not last.null_count:
-        return None
-    if wanted[-1] == "payload":
-        return last.is_valid()
-    return journal.read(rows.locators, ("payload",)).column(0).is_valid()
+def _stored(core: PartitionCore, rows: Rows, ticket: Ticket, wanted: list[str]) -> _Stored:
+    """Columns of the journal, read past damaged rows where the ticket wants these to be marked."""
+
+    def read(part: slice) -> _Stored:
+        found = read_stored(core.journal, rows.locators[part], wanted)
+        columns = dict(zip(wanted, found.columns, strict=True))
+        is_there = _is_there(core.journal, rows.locators[part], columns)
+        return _Stored(columns, is_there, pa.nulls(found.num_rows, UNREAD.type))
+
+    def lost(part: slice, damage: DejaQError) -> _Stored:
+        if not ticket.marks_damage or not isinstance(damage, JournalDamaged):
+            raise damage
+        found = NoRows().read(rows.locators[part], wanted)
+        columns = dict(zip(wanted, found.columns, strict=True))
+        reasons = pa.repeat(pa.scalar(damage.told(), UNREAD.type), found.num_rows)
+        return _Stored(columns, reasons.is_valid(), reasons)
+
+    parts = read_in_parts(rows.locators >> limits.ROW_BITS, read, lost)
+    if len(parts) == 1:
+        return parts[0]
+    return _Stored(
+        {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in wanted},
+        pa.concat_arrays([part.is_there for part in parts]),
+        pa.concat_arrays([part.reasons for part in parts]),
+    )
+
+
+def _is_there(journal: Journal, locators: Int64s, columns: dict[str, pa.Array]) -> pa.Array:
+    payloads = columns.get("payload")
+    if payloads is None:
+        # Each row has a payload; another column may be null because the row has none.
+        if not next(reversed(columns.values())).null_count:
+            return pa.array(np.ones(len(locators), dtype=np.bool_))
+        payloads = read_stored(journal, locators, ("payload",)).column(0)
+    return payloads.is_valid()
+
+
+def _with_payloads(core: PartitionCore, rows: Rows, ticket: Ticket, stored: _Stored) -> _Stored:
+    """The same with payloads of the payload store as they were sent.
+
+    Raises:
+        JournalDamaged: as `_batch`. Unavailable: the store is away, which is no damage.
+    """
+    assert core.payloads is not None
+    payloads, failed = core.payloads.read(stored.columns["payload"])
+    reasons = stored.reasons
+    if failed:
+        told = reasons.to_pylist()
+        for row, error in failed.items():
+            if not isinstance(error, JournalDamaged):
+                raise error
+            entry = int(rows.locators[row]) >> limits.ROW_BITS
+            told[row] = f"{core.journal.place}, entry {entry}: {error.told()}"
+            if not ticket.marks_damage:
+                raise JournalDamaged(told[row])
+        reasons = pa.array(told, UNREAD.type)
+        payloads = pc.if_else(reasons.is_valid(), pa.scalar(None, payloads.type), payloads)
+    return _Stored(stored.columns | {"payload": payloads}, stored.is_there, reasons)
+
+
+def _batch_of(
+    core: PartitionCore, rows: Rows, ticket: Ticket, stored: dict[str, pa.Array]
+) -> pa.RecordBatch:
+    arrays = [_column(name, core.number, rows, stored) for name in ticket.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=ticket.schema)
 
 
 def _column(name: str, partition: int, rows: Rows, stored: dict[str, pa.Array]) -> pa.Array:

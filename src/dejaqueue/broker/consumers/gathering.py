@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,20 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
-from dejaqueue.clock import SteadyClock
+from dejaqueue.broker.consumers.row_reader import (
+    DAMAGE,
+    NoRows,
+    RowReader,
+    read_in_parts,
+    read_stored,
+)
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.effects import Leased
-from dejaqueue.errors import DejaQError, EncryptionKeyMissing, JournalDamaged
+from dejaqueue.errors import DejaQError
 from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal
 from dejaqueue.log_rate import LogRate
 from dejaqueue.schema import arrow_calls as pc
-from dejaqueue.schema import packing, texts
+from dejaqueue.schema import packing
 from dejaqueue.schema.messages import DEFAULT_PRIORITY, DELIVERY, PEEK, UNREAD
 from dejaqueue.schema.references import marked_rows
 
@@ -42,61 +48,11 @@ AT_HAND_ROWS_MAX = 16
 for each."""
 UNREAD_MS = 1_000
 """Before a delivery that could not be read is tried again."""
-_DAMAGE = (JournalDamaged, EncryptionKeyMissing)
 _unread = LogRate(10, 60)
-_damaged, _clock = LogRate(1, 60), SteadyClock()
-"""What is damaged is read again and again; its file is named once a minute."""
 _PAYLOAD = DELIVERY.names.index("payload")
 _HEADERS, _TAGS = DELIVERY.field("headers").type, DELIVERY.field("tags").type
 # Not made of a list: pyarrow would import pandas for that, if it is there.
 _NONE = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in DELIVERY], schema=DELIVERY)
-
-
-class RowReader(Protocol):
-    """A journal, or what its worker reads by.
-
-    Attributes:
-        place: topic and partition, for people.
-    """
-
-    @property
-    def place(self) -> str: ...  # noqa: D102
-
-    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
-        """See Journal.read."""
-        ...
-
-
-def read_stored(
-    journal: RowReader, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS
-) -> pa.RecordBatch:
-    """Stored columns of these rows, for whoever is outside.
-
-    A version before this let texts in that are not UTF-8. They have U+FFFD where they are no text:
-    as they are, everybody who reads the rows beside them would fail on them, for ever.
-
-    Raises:
-        JournalDamaged: who called is to hear which entries it is, and the log of the file.
-    """
-    try:
-        stored = journal.read(locators, columns)
-    except JournalDamaged as damage:
-        _locate(damage, journal.place, locators)
-        raise
-    clean = all(
-        name == "payload" or texts.is_clean(column)
-        for name, column in zip(columns, stored.columns, strict=True)
-    )
-    return stored if clean else texts.mended_batch(stored)
-
-
-def _locate(damage: JournalDamaged, place: str, locators: Int64s) -> None:
-    first, last = (int(end) >> limits.ROW_BITS for end in (locators.min(), locators.max()))
-    entries = f"entry {first}" if first == last else f"one of the entries {first} to {last}"
-    if place:
-        damage.found_at(f"{place}, {entries}")
-    if first == last and _damaged.admit(str(damage), _clock.now_us() / 1e6) is not None:
-        log.error("%s, %s: %s", place, entries, damage)
 
 
 class _LeasedRows:
@@ -268,7 +224,7 @@ def salvaged(push: Push, now_ms: int) -> tuple[Push, pa.RecordBatch] | None:
     batch = _undamaged(
         push, lambda part: stored_batches([part])[0], lambda part, why: lost.append((part, why))
     )
-    if not batch.num_rows and not all(isinstance(error, _DAMAGE) for _, error in lost):
+    if not batch.num_rows and not all(isinstance(error, DAMAGE) for _, error in lost):
         return None
     for part, error in lost:
         _not_read(part, error, now_ms)
@@ -282,21 +238,36 @@ def _undamaged(
     read: Callable[[Push], pa.RecordBatch],
     left: Callable[[Push, DejaQError], None],
 ) -> pa.RecordBatch:
-    """What can be read of a push: damaged rows must not hold up those beside them.
+    """What can be read of a push.
 
     Args:
         left: told of what cannot, and why.
     """
-    try:
-        return read(push)
-    except DejaQError as error:
-        middle = len(push.leased.sequences) // 2
-        if not middle or not isinstance(error, _DAMAGE):
-            left(push, error)
-            return _NONE
-    halves = (slice(None, middle), slice(middle, None))
-    parts = [replace(push, leased=_rows_of(push.leased, half), kept=[]) for half in halves]
-    return pa.concat_batches([_undamaged(part, read, left) for part in parts])
+    leased = push.leased
+    count = leased.sequences.size
+
+    def part_of(rows: slice) -> Push:
+        if rows.stop - rows.start == count:
+            return push
+        return replace(push, leased=_rows_of(leased, rows), kept=[])
+
+    def lost(rows: slice, error: DejaQError) -> pa.RecordBatch:
+        left(part_of(rows), error)
+        return _NONE
+
+    def read_part(rows: slice) -> pa.RecordBatch:
+        try:
+            return read(part_of(rows))
+        except DAMAGE:
+            raise
+        except DejaQError as error:
+            return lost(rows, error)
+
+    # A row that was copied since may be read in another entry than those that lay beside it.
+    is_copied = bool(push.copies)
+    entries = np.arange(count) if is_copied else leased.locators >> limits.ROW_BITS
+    parts = read_in_parts(entries, read_part, lost)
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
 def _rows_of(leased: Leased, rows: slice | Int64s) -> Leased:
@@ -480,7 +451,7 @@ def peek_batch(
     """The batch of a peek, schema PEEK, with payloads as they are stored. Where rows are damaged
     they have nothing that is stored, and the column UNREAD says why."""
     peeked = _PeekRows(journal, ids, dues_ms, attempts, locators, priorities, groups)
-    columns, reasons = peeked.columns(0, len(ids))
+    columns, reasons = peeked.columns()
     states = pa.array(standing.states, pa.utf8())
     names = pa.array(standing.consumers or [None] * len(states), pa.utf8())
     batch = pa.RecordBatch.from_arrays([*columns, states, names], schema=PEEK)
@@ -495,18 +466,6 @@ def peek_batch(
     return batch.append_column(UNREAD, told)
 
 
-class NoRows:
-    """Reads nothing of any row."""
-
-    place = ""
-
-    def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
-        """See Journal.read."""
-        kinds = [pa.binary() if name == "payload" else pa.utf8() for name in columns]
-        arrays = [_nulls(kind, len(locators)) for kind in kinds]
-        return pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
 class _PeekRows(NamedTuple):
     """Rows of a page, and what the partition knows of them."""
 
@@ -518,20 +477,21 @@ class _PeekRows(NamedTuple):
     priorities: UInt16s | None
     groups: pa.StringArray | None
 
-    def columns(self, first: int, end: int) -> tuple[list[pa.Array], list[str | None]]:
+    def columns(self) -> tuple[list[pa.Array], list[str | None]]:
         """The columns of DELIVERY, and why what is stored of a row cannot be read."""
-        try:
-            return self._read(self.journal, first, end), [None] * (end - first)
-        except _DAMAGE as damage:
-            middle = (first + end) // 2
-            if middle == first:
-                return self._read(NoRows(), first, end), [damage.told()]
-        halves = [self.columns(first, middle), self.columns(middle, end)]
-        columns = [pa.concat_arrays(pair) for pair in zip(*(one for one, _ in halves), strict=True)]
-        return columns, [reason for _, reasons in halves for reason in reasons]
+        parts = read_in_parts(self.locators >> limits.ROW_BITS, self._stored, self._lost)
+        if len(parts) == 1:
+            return parts[0]
+        columns = [pa.concat_arrays(pair) for pair in zip(*(one for one, _ in parts), strict=True)]
+        return columns, [reason for _, reasons in parts for reason in reasons]
 
-    def _read(self, journal: RowReader, first: int, end: int) -> list[pa.Array]:
-        rows = slice(first, end)
+    def _stored(self, rows: slice) -> tuple[list[pa.Array], list[str | None]]:
+        return self._read(self.journal, rows), [None] * (rows.stop - rows.start)
+
+    def _lost(self, rows: slice, damage: DejaQError) -> tuple[list[pa.Array], list[str | None]]:
+        return self._read(NoRows(), rows), [damage.told()] * (rows.stop - rows.start)
+
+    def _read(self, journal: RowReader, rows: slice) -> list[pa.Array]:
         return message_columns(
             journal,
             self.ids[rows],
@@ -539,5 +499,5 @@ class _PeekRows(NamedTuple):
             self.attempts[rows],
             self.locators[rows],
             None if self.priorities is None else self.priorities[rows],
-            None if self.groups is None else self.groups.slice(first, end - first),
+            None if self.groups is None else self.groups[rows],
         )

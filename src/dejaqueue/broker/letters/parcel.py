@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker.consumers.gathering import NoRows, read_stored, text_of
+from dejaqueue.broker.consumers.gathering import text_of
+from dejaqueue.broker.consumers.row_reader import DAMAGE, NoRows, read_stored
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.dictionary import of_runs, to_runs
-from dejaqueue.errors import EncryptionKeyMissing, JournalDamaged
+from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 from dejaqueue.model import Topic
 from dejaqueue.schema import dead_letters as letters
@@ -147,7 +148,7 @@ def _readable(journal: Journal, locators: Int64s, *, raises: bool) -> pa.RecordB
     """
     try:
         return read_stored(journal, locators)
-    except (JournalDamaged, EncryptionKeyMissing) as damage:
+    except DAMAGE as damage:
         positions = locators >> limits.ROW_BITS
         if positions[0] == positions[-1] and (positions == positions[0]).all():
             if raises:

@@ -187,34 +187,28 @@ class PartitionPayloads:
 
     # --- what is looked at ----------------------------------------------------------------------
 
-    def read(self, column: pa.BinaryArray) -> pa.BinaryArray:
+    def read(self, column: pa.BinaryArray) -> tuple[pa.BinaryArray, dict[int, DejaQError]]:
         """Stored payloads as they were sent, for whoever looks at them and waits.
 
-        Raises:
-            JournalDamaged: one is missing, or is another one. Unavailable.
+        Returns:
+            The payloads; and by row why one cannot be read, which stays as it is stored.
         """
         rows = references.marked_rows(column).tolist()
         if not rows:
-            return column
+            return column, {}
         outcomes = self._outcomes({row: _decoded(column, row) for row in rows})
-        for outcome in outcomes.values():
-            if isinstance(outcome, DejaQError):
-                raise outcome
         changes = {row: one for row, one in outcomes.items() if isinstance(one, bytes)}
-        return references.replaced(column, changes)
+        failed = {row: one for row, one in outcomes.items() if isinstance(one, DejaQError)}
+        return references.replaced(column, changes), failed
 
     def shown(self, page: pa.RecordBatch) -> pa.RecordBatch:
         """A page of stored messages with their payloads as they were sent; a row whose payload
         cannot be read has none, and the column UNREAD says why. It may say so of others already."""
         place = page.schema.get_field_index("payload")
-        column = page.column(place)
-        rows = references.marked_rows(column).tolist()
-        if not rows:
+        stored = page.column(place)
+        column, failed = self.read(stored)
+        if column is stored and not failed:
             return page
-        outcomes = self._outcomes({row: _decoded(column, row) for row in rows})
-        failed = {row: one for row, one in outcomes.items() if isinstance(one, DejaQError)}
-        changes = {row: one for row, one in outcomes.items() if isinstance(one, bytes)}
-        column = references.replaced(column, changes)
         if not failed:
             return page.set_column(place, page.schema.field(place), column)
         reasons: list[str | None] = [None] * page.num_rows

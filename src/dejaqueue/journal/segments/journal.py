@@ -275,9 +275,9 @@ class SegmentJournal(Journal):
     @property
     def is_pressed(self) -> bool:
         """See Journal.is_pressed."""
-        if self._pressed_until > self._snapshot_files.kept_position:
-            return True
-        return self.log.room.replays_pressed(self._part)
+        # Where nobody waits, entries may be kept for a backup: more snapshots would not help.
+        kept = self._snapshot_files.kept_position
+        return self.is_urgent or self.log.room.replays_pressed(self._part, kept=kept)
 
     @property
     def is_urgent(self) -> bool:

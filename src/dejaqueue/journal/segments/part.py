@@ -119,15 +119,17 @@ class Part:
         if gone:
             self.runs.forget_before(oldest)
 
-    def needed_behind(self, floor: int) -> int:
+    def needed_behind(self, floor: int, kept: int = 0) -> int:
         """The log's position of the first entry that a replay needs, 0 if it needs none.
 
         Args:
             floor: up to here nobody needs any.
+            kept: entries of the partition up to here count as not needed, too.
         """
-        if self.replayed >= self.tail:
+        replayed = max(self.replayed, kept)
+        if replayed >= self.tail:
             return 0
-        needed = self.runs.position_of(self.replayed + 1)
+        needed = self.runs.position_of(replayed + 1)
         return needed if needed > floor else self.runs.first_behind(floor)
 
     @property

@@ -295,9 +295,14 @@ class LogRoom:
         except OSError as failure:
             raise Unavailable(f"{self._directory}: {failure.strerror}", 1_000) from failure
 
-    def replays_pressed(self, part: Part, *, urgent: bool = False) -> bool:
+    def replays_pressed(self, part: Part, *, kept: int = 0, urgent: bool = False) -> bool:
         """Whether a pressed, or an urgent, segment is there because of the replay of a partition;
-        or because nobody appends: then who did last is to."""
+        or because nobody appends: then who did last is to.
+
+        Args:
+            kept: entries of the partition up to here count as needed for no replay, though they may
+                stay for a backup.
+        """
         wanted = self.urgent if urgent else self.pressed
         if not wanted:
             return False
@@ -306,7 +311,7 @@ class LogRoom:
             if active.first in wanted and part.append_end >= active.last:
                 return True
             lasts = [one.last for one in self.listed.segments if one.first in wanted]
-            needed = part.needed_behind(self._stored_floor) if lasts else 0
+            needed = part.needed_behind(self._stored_floor, kept) if lasts else 0
             return bool(lasts) and 0 < needed <= lasts[-1]
 
     def has_rows_pressed(self, part: Part) -> bool:

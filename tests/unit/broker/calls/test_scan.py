@@ -14,9 +14,15 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.broker.calls import scan as scanning
 from dejaqueue.broker.calls.scan import columns_of, parse, ranges, scan
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import (
+    BadRequest,
+    DejaQError,
+    EncryptionKeyMissing,
+    JournalDamaged,
+    Unavailable,
+)
 from dejaqueue.model import pack_id
-from dejaqueue.schema.messages import SCAN
+from dejaqueue.schema.messages import SCAN, UNREAD
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
 
@@ -45,6 +51,7 @@ def rows(fixture: BrokerFixture, **values: Any) -> list[dict[str, Any]]:
         ("end", limits.SEQUENCE_MAX + 1),
         ("columns", "id"),
         ("columns", ["id", "colour"]),
+        ("columns", "unread"),
         ("state", "sleeping"),
     ],
 )
@@ -60,6 +67,7 @@ def test_columns_come_in_their_own_order__each_once() -> None:
     wanted = columns_of(["payload", "id", "id"])
     assert wanted == ("id", "payload")
     assert columns_of([]) == ()
+    assert columns_of(["unread", "id"], (*SCAN.names, UNREAD.name)) == ("id", "unread")
 
 
 def test_what_a_message_does_not_have_is_null__also_where_others_have_it(
@@ -161,3 +169,68 @@ def test_ranges_say_where_messages_lie(fixture: BrokerFixture) -> None:
     [found] = ranges(fixture.broker.runtime(TOPIC))["partitions"]
     assert (found["partition"], found["end"], found["live"]) == (0, 3, 2)
     assert found["first"] in (0, 1)
+
+
+class Apart:
+    """A payload store in which the second payload of a batch is not to be had."""
+
+    def __init__(self, error: DejaQError) -> None:
+        self._error = error
+
+    def read(self, column: pa.Array) -> tuple[pa.Array, dict[int, DejaQError]]:
+        return column, {1: self._error}
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_a_payload_that_is_missing_in_the_store_is_named_with_its_entry(
+    fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch, marks: bool
+) -> None:
+    fixture.send([b"a", b"b", b"c"])
+    [position] = {row >> limits.ROW_BITS for row in locators(fixture)}
+    core = fixture.broker.runtime(TOPIC).partitions[0].core
+    monkeypatch.setattr(core, "payloads", Apart(JournalDamaged("payload x/1 is missing")))
+    told = f"{TOPIC}/0, entry {position}: payload x/1 is missing"
+    if not marks:
+        with pytest.raises(JournalDamaged) as caught:
+            rows(fixture)
+        assert caught.value.told() == told
+        return
+    found = rows(fixture, columns=["id", "payload", "unread"])
+    assert [(row["payload"], row["unread"]) for row in found] == [
+        (b"a", None),
+        (None, told),
+        (b"c", None),
+    ]
+
+
+def locators(fixture: BrokerFixture) -> list[int]:
+    topic = fixture.broker.runtime(TOPIC)
+    ticket = parse({"partition": 0}, topic.partitions, fixture.now_ms)
+    looked = topic.look(0, lambda core: scanning._look(topic, core, ticket, 0, 99)).result(10)[0]
+    return [int(one) for one in looked.locators]
+
+
+def test_a_payload_store_that_is_away_is_no_damage__and_so_never_left_out(
+    fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixture.send([b"a", b"b"])
+    core = fixture.broker.runtime(TOPIC).partitions[0].core
+    monkeypatch.setattr(core, "payloads", Apart(Unavailable("the store is away", 1)))
+    for columns in (None, ["payload", "unread"]):
+        with pytest.raises(Unavailable):
+            rows(fixture, columns=columns)
+
+
+def test_a_key_that_is_missing_is_no_damage__and_so_never_left_out(
+    fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that it would open would be left out."""
+    fixture.send([b"a", b"b"])
+    core = fixture.broker.runtime(TOPIC).partitions[0].core
+
+    def read(*_: Any) -> pa.RecordBatch:
+        raise EncryptionKeyMissing("key 3 is not there")
+
+    monkeypatch.setattr(core.journal, "read", read)
+    with pytest.raises(EncryptionKeyMissing):
+        rows(fixture, columns=["payload", "unread"])

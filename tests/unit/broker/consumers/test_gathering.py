@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.broker.consumers.gathering import (
     UNREAD_MS,
@@ -21,7 +22,6 @@ from dejaqueue.broker.consumers.gathering import (
     acked_batch,
     delivery_batches,
     peek_batch,
-    read_stored,
     readable_batches,
     text_of,
 )
@@ -131,15 +131,6 @@ def test_groups_that_changed_since_are_those_of_now() -> None:
     assert as_stored.column("group").to_pylist() == ["old"]
 
 
-def test_texts_that_are_no_utf8_leave_mended__payloads_as_they_are() -> None:
-    """Everybody who reads the rows beside them would fail on them, for ever."""
-    journal, _ = journal_of({"payload": [b"\xff"], "key": [b"a\xffb"], "group": [b"fine"]})
-    batch = read_stored(journal, sequences(0))
-    assert batch.column("key").to_pylist() == ["a\ufffdb"]
-    assert batch.column("payload").to_pylist() == [b"\xff"]
-    assert batch.column("group").to_pylist() == ["fine"]
-
-
 def test_tags_and_headers_are_null_where_no_row_has_them() -> None:
     journal, _ = journal_of({"payload": PAYLOADS})
     [batch] = delivery_batches(pushes(journal, leased(0, 2)))
@@ -190,13 +181,33 @@ def test_rows_that_were_copied_since_they_were_leased_are_read_where_they_are() 
     assert second.column("payload").to_pylist() == [b"a"]
 
 
+def apart(rows: Leased) -> Leased:
+    """The same rows, each in an entry of its own."""
+    return replace(rows, locators=rows.locators << limits.ROW_BITS)
+
+
 class Damaged(Stored):
-    """A journal of which one row cannot be read."""
+    """A journal whose rows lie apart, and of which one cannot be read."""
 
     def read(self, locators: Int64s, names: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
-        if 1 in locators.tolist():
+        rows = locators >> limits.ROW_BITS
+        if 1 in rows.tolist():
             raise JournalDamaged("row 1 is not what was written")
-        return super().read(locators, names)
+        return super().read(rows, names)
+
+
+def test_a_row_whose_copy_is_damaged_holds_up_none_that_lay_beside_it() -> None:
+    class Copied(Stored):
+        def read(self, locators: Int64s, names: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
+            if 9 in locators.tolist():
+                raise JournalDamaged("the copy is not what was written")
+            return super().read(locators, names)
+
+    journal: Any = Copied({"payload": [b"a", None, b"c"]})
+    [push] = pushes(journal, leased(0, 3))
+    push.copies.append((sequences(1), sequences(9)))
+    kept = acked_batch(replace(push, is_done=True), 5_000)
+    assert kept.column("payload").to_pylist() == [b"a", b"c"]
 
 
 def test_damaged_rows_hold_up_no_others() -> None:
@@ -209,10 +220,8 @@ def test_damaged_rows_hold_up_no_others() -> None:
         refused.append((consumer, partition, *named, again_ms))
 
     consumer: Any = SimpleNamespace(dispatcher=SimpleNamespace(could_not_read=could_not_read))
-    together = [
-        replace(push, consumer=consumer)
-        for push in pushes(journal, leased(3, 2), leased(0, 3), leased(1, 1), leased(2, 1))
-    ]
+    parts = leased(3, 2), leased(0, 3), leased(1, 1), leased(2, 1)
+    together = [replace(push, consumer=consumer) for push in pushes(journal, *map(apart, parts))]
     batches = readable_batches(together, 5_000)
     payloads = [batch.column("payload").to_pylist() for batch in batches]
     assert payloads == [PAYLOADS[3:5], [PAYLOADS[0], PAYLOADS[2]], [], PAYLOADS[2:3]]
@@ -224,7 +233,7 @@ def test_damaged_rows_hold_up_no_others() -> None:
 
 def test_damaged_rows_that_are_acked_before_they_are_sent_are_left_out() -> None:
     journal: Any = Damaged({"payload": PAYLOADS})
-    [push] = pushes(journal, leased(0, 5))
+    [push] = pushes(journal, apart(leased(0, 5)))
     kept = acked_batch(replace(push, is_done=True), 5_000)
     assert kept.column("payload").to_pylist() == [b"a", b"c", b"d", b"e"]
 
@@ -238,7 +247,7 @@ def test_what_was_leased_ahead_and_cannot_be_read_does_not_come_early() -> None:
 
     consumer: Any = SimpleNamespace(dispatcher=SimpleNamespace(could_not_read=could_not_read))
     journal: Any = Damaged({"payload": PAYLOADS})
-    ahead = replace(leased(1, 1), dues_ms=sequences(5_000 + 3 * UNREAD_MS))
+    ahead = replace(apart(leased(1, 1)), dues_ms=sequences(5_000 + 3 * UNREAD_MS))
     [push] = pushes(journal, ahead)
     readable_batches([replace(push, consumer=consumer)], 5_000)
     assert again == [5_000 + 3 * UNREAD_MS]
@@ -267,11 +276,12 @@ def test_a_page_with_damaged_rows_says_so_of_these_alone() -> None:
     journal: Any = Damaged({"payload": stored, "key": [b"ka", b"kb", b"kc", b"kd"]})
     ids, ones = sequences(0, 1, 2, 3), np.ones(4, dtype=np.uint16)
     groups = pa.array(["g0", "g1", "g2", "g3"])
-    page = peek_batch(journal, ids, ids, ones, ids, PeekState(["scheduled"] * 4), None, groups)
+    state, locators = PeekState(["scheduled"] * 4), ids << limits.ROW_BITS
+    page = peek_batch(journal, ids, ids, ones, locators, state, None, groups)
     assert page.column("id").to_pylist() == [0, 1, 3]
     assert page.column("payload").to_pylist() == [b"a", None, b"d"]
     assert page.column("key").to_pylist() == ["ka", None, "kd"]
     assert page.column("group").to_pylist() == ["g0", "g1", "g3"]
-    told = "t/0, entry 0: is not what was written; the broker's log names the file"
+    told = "t/0, entry 1: is not what was written; the broker's log names the file"
     assert page.column(UNREAD.name).to_pylist() == [None, told, None]
     assert page.schema.names == [*PEEK.names, UNREAD.name]

@@ -106,13 +106,19 @@ def test_more_than_a_delivery_holds_comes_with_the_next(
     assert (gone.sequences.tolist(), gone.delay_ms) == ([102, 103, 104], 0)
 
 
-def test_who_looks_is_told_what_is_missing(partition: Partition) -> None:
+def test_who_looks_is_told_what_is_missing__row_by_row(partition: Partition) -> None:
+    lost = Reference("x/1-t/none", 1, b"d" * 32).encode()
     column = binary(b"x", partition.stored(b"a" * 2_000).encode(), None)
-    assert partition.here.read(column).to_pylist() == [b"x", b"a" * 2_000, None]
+    payloads, failed = partition.here.read(column)
+    assert (payloads.to_pylist(), failed) == ([b"x", b"a" * 2_000, None], {})
     plain = binary(b"x")
-    assert partition.here.read(plain) is plain
-    with pytest.raises(JournalDamaged, match="payload x/1-t/none of 1 bytes is missing"):
-        partition.here.read(binary(Reference("x/1-t/none", 1, b"d" * 32).encode()))
+    assert partition.here.read(plain)[0] is plain
+    payloads, failed = partition.here.read(binary(b"x", lost, b"y"))
+    assert payloads.to_pylist() == [b"x", lost, b"y"]
+    [(row, error)] = failed.items()
+    assert row == 1
+    assert isinstance(error, JournalDamaged)
+    assert str(error).startswith("payload x/1-t/none of 1 bytes is missing")
 
 
 def test_a_page_names_what_cannot_be_read__and_shows_the_rest(partition: Partition) -> None:

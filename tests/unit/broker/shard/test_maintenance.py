@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dejaqueue.broker.shard import maintenance
+from dejaqueue.broker.shard.archive_floor import KEEP_MS, ArchiveFloor
 from dejaqueue.broker.shard.core import PartitionCore
+from tests.patience import until
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
 
 PAYLOADS = [b"x" * 5_000] * 40
@@ -128,5 +131,56 @@ def test_a_delivery_is_read_whole_though_its_rows_were_copied_since_it_was_lease
         broker.settle_down()
         assert broker.broker.call("stats", {"topic": TOPIC})["copied_rows"] > 0
         assert consumer.payloads() == [b"on its way"]
+    finally:
+        broker.stop()
+
+
+DEAD = b"what is done, and is to be gone"
+
+
+def files_with(content: bytes, folder: Path) -> list[Path]:
+    found = []
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            if content in path.read_bytes():
+                found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("ends", ["a backup", "too late a backup"])
+def test_what_is_to_be_gone_waits_for_a_backup_without_snapshot_after_snapshot(
+    tmp_path: Path, ends: str
+) -> None:
+    """Each second one was written, and an entry for it, and none of them changed anything."""
+    broker = BrokerFixture(tmp_path / "journal")
+    core = broker.broker.runtime(TOPIC).partitions[0].core
+
+    def passed_on(seconds: int) -> None:
+        for _ in range(seconds):
+            broker.broker.store.press_dead(broker.now_ms, 0)
+            broker.advance(1_000)
+            broker.wait_for_snapshots()
+
+    try:
+        core.floor = ArchiveFloor(lambda: True, broker.clock.now_ms)
+        sent = [broker.send([one], [broker.now_ms + KEEP_MS * 4]) for one in (DEAD, b"kept")]
+        broker.cancel(sent[0].all_ids().tolist())
+        passed_on(10)
+        position = core.position
+        assert snapshots_of(broker) <= maintenance.ROOM_SNAPSHOTS
+        assert files_with(DEAD, tmp_path), "no backup has it"
+        passed_on(20)
+        assert snapshots_of(broker) <= maintenance.ROOM_SNAPSHOTS
+        assert core.position == position
+        if ends == "a backup":
+            core.floor.reach(core.position)
+            core.ring()
+        else:
+            broker.advance(KEEP_MS)
+        passed_on(5)
+        # A thread of the journal's own deletes the file.
+        until(lambda: not files_with(DEAD, tmp_path), "it is gone")
+        assert snapshots_of(broker) <= 2 * maintenance.ROOM_SNAPSHOTS
+        assert [row["payload"] for row in broker.peek()] == [b"kept"]
     finally:
         broker.stop()

@@ -195,6 +195,7 @@ def test_a_pressed_segment_goes_when_its_rows_and_replays_are_elsewhere() -> Non
     log.room.free(two, log.rows_of(two, 1, 2))
     assert not log.room.has_rows_pressed(one)
     assert log.room.replays_pressed(one)
+    assert not log.room.replays_pressed(one, kept=3), "it stays for a backup"
     log.room.replayed(one, 3)
     assert log.room.press([1]) == (False, [two])
     log.room.replayed(two, 2)

@@ -9,7 +9,7 @@ count no more, in the log of a writer that may not even know it yet. So a writer
 fence than that there is something in its place: nobody but itself deletes a container of records,
 and one that takes something is never deleted.
 
-Room: journal. Any thread.
+Room: journal. Any thread; no lock that a thread of the pool takes is held over a request.
 Holds: what is known here is a beginning of the log; above the index no container is missing, below
 it those are deleted in which no record is needed any more.
 See: container.py; lives.py, which writes one and reads others.
@@ -123,7 +123,11 @@ class LifeLog:
     def __init__(self, bucket: Bucket, life: str, read_several: ReadSeveral) -> None:
         self.life = life
         self._bucket, self._prefix, self._read_several = bucket, f"lives/{life}/", read_several
-        self._guard = threading.RLock()
+        self._guard = threading.Lock()
+        """Over what is known, for a moment each: threads of the pool take it while they read for
+        others, and who reads by the pool may not hold it."""
+        self._turn = threading.Lock()
+        """Of those that read what has come: each would ask for the same."""
         self.next = 1
         self.indexed = 0
         """Number up to which, without it, the index was stored or read."""
@@ -160,24 +164,25 @@ class LifeLog:
 
         Cost: two requests, and one for each container that has come.
         """
-        with self._guard:
+        with self._turn:
             for _ in range(LOOKS_MAX):
                 self._read_on()
                 facts = self._read_index()
-                if facts is None or facts["next"] <= self.next:
+                if facts is None or not self._adopt(facts):
                     return
-                # What comes next has been deleted meanwhile: the index has what is left of it.
-                self._adopt(facts)
+                # What came next has been deleted meanwhile: the index has what is left of it.
         raise Unavailable(f"{self._prefix}: its beginning is deleted while it is read")
 
     def _read_on(self) -> None:
-        content = self._head_content(self.next)
+        first = self.next
+        content = self._head_content(first)
         if content is None:
             return
-        self.apply(self.next, decode_head(content, self.name(self.next)))
-        for number, content in self._read_several(self._head_content, range(self.next, _NO_END)):
-            if number != self.next:
+        self.apply(first, decode_head(content, self.name(first)))
+        for number, content in self._read_several(self._head_content, range(first + 1, _NO_END)):
+            if number > self.next:
                 return
+            # Who appends, or takes something over, may have applied it meanwhile.
             self.apply(number, decode_head(content, self.name(number)))
 
     def _head_content(self, number: int) -> bytes | None:
@@ -259,11 +264,16 @@ class LifeLog:
         facts: dict[str, Any] = json.loads(text)
         return facts
 
-    def _adopt(self, facts: dict[str, Any]) -> None:
-        self.next = self.indexed = int(facts["next"])
-        self.taken, self.taking = set(facts["taken"]), set(facts["taking"])
-        self.records = {name: Records.of(found) for name, found in facts["records"].items()}
-        self._there = {one for found in self.records.values() for one in found.containers}
+    def _adopt(self, facts: dict[str, Any]) -> bool:
+        """Know what is in the index; False if all of it is known."""
+        with self._guard:
+            if facts["next"] <= self.next:
+                return False
+            self.next = self.indexed = int(facts["next"])
+            self.taken, self.taking = set(facts["taken"]), set(facts["taking"])
+            self.records = {name: Records.of(found) for name, found in facts["records"].items()}
+            self._there = {one for found in self.records.values() for one in found.containers}
+            return True
 
     def forget(self, ownership: str) -> None:
         """No record of an ownership is needed any more, nor will come."""

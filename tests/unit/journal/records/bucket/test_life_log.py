@@ -5,6 +5,7 @@ Not covered: appending to it (test_lives.py), and who owns what (test_ownership_
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,6 +17,7 @@ from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.records.bucket.container import HEAD_READ_BYTES, decode_head, encode_records
 from dejaqueue.journal.records.bucket.life_log import LifeLog, ReadSeveral, Where
 from dejaqueue.journal.records.bucket.store import read_ahead
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.journal.records.bucket.played import PlayedBucket
 
 
@@ -155,3 +157,75 @@ def test_one_that_is_known_is_not_taken_in_twice(own: LifeLog) -> None:
     own.apply(1, head)
     assert (own.next, own.last_of("a", 1)) == (2, 1)
     assert own.where("a", 1) == Where(1, head.runs[0].offset, 2)
+
+
+ANSWER_SECONDS = 20.0
+"""Nothing is asked of the bucket."""
+
+
+class Slow(PlayedBucket):
+    """A bucket in which one object takes its time."""
+
+    slow_name = ""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.is_asked, self.goes_on = threading.Event(), threading.Event()
+
+    def get_range(self, name: str, offset: int, byte_count: int) -> bytes | None:
+        if name == self.slow_name:
+            self.is_asked.set()
+            assert self.goes_on.wait(PATIENCE_SECONDS)
+        return super().get_range(name, offset, byte_count)
+
+
+def test_while_what_has_come_is_read_others_find_what_is_known(
+    tmp_path: Path, several: ReadSeveral
+) -> None:
+    """Where a record is was asked on threads of the pool, all of which waited until what had come
+    was read; and that waited for a thread of the pool, for ever."""
+    bucket, own_pool = Slow(tmp_path), ThreadPoolExecutor(4)
+    own, other = LifeLog(bucket, "a", several), LifeLog(bucket, "a", partial(read_ahead, own_pool))
+    write(own, ("a", 1, [b"x"]))
+    other.refresh()
+    write(own, ("a", 2, [b"y"]))
+    write(own, ("a", 3, [b"z"]))
+    bucket.slow_name = own.name(2)
+    known: list[Where | None] = []
+
+    def look(_: int) -> bytes:
+        known.append(other.where("a", 1))
+        return b"there"
+
+    with own_pool, ThreadPoolExecutor(2) as beside:
+        read = beside.submit(other.refresh)
+        try:
+            assert bucket.is_asked.wait(PATIENCE_SECONDS)
+            beside.submit(lambda: list(several(look, range(9)))).result(ANSWER_SECONDS)
+            assert known == [own.where("a", 1)] * 9
+            assert other.last_of("a", 1) == 1
+        finally:
+            bucket.goes_on.set()
+        read.result(PATIENCE_SECONDS)
+    assert (other.next, other.last_of("a", 1)) == (own.next, 3)
+
+
+def test_what_another_thread_has_read_meanwhile_does_not_end_a_read(
+    tmp_path: Path, several: ReadSeveral
+) -> None:
+    """What was there before is known afterwards, whoever read it."""
+    bucket = Slow(tmp_path)
+    own, other = LifeLog(bucket, "a", several), LifeLog(bucket, "a", several)
+    for number in range(1, 6):
+        write(own, ("a", number, [b"x"]))
+    bucket.slow_name = own.name(1)
+    with ThreadPoolExecutor(1) as beside:
+        read = beside.submit(other.refresh)
+        assert bucket.is_asked.wait(PATIENCE_SECONDS)
+        for number in range(1, 4):  # as who takes it over has them from its own puts
+            content = bucket.get(own.name(number))
+            assert content is not None
+            other.apply(number, decode_head(content, "here"))
+        bucket.goes_on.set()
+        read.result(PATIENCE_SECONDS)
+    assert other.last_of("a", 1) == 5
