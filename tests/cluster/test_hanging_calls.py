@@ -9,6 +9,8 @@ covered: streams (test_kill.py), the clients for Go and Java (tests/clients/test
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,16 @@ pytestmark = [pytest.mark.crash]
 LEFT_SECONDS_MAX = CALL_SECONDS_MAX - 15
 """What a call takes that leaves a broker: ten to twelve seconds, and what this machine adds. One
 that does not takes CALL_SECONDS_MAX."""
+
+
+PROGRAM = """
+import sys
+from dejaqueue import Client
+client = Client(sys.argv[1])
+print("connected", client.stats("left").scheduled, flush=True)
+sys.stdin.readline()
+print("left", client.stats("left").scheduled, flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +94,33 @@ def test_calls_leave_a_broker_that_hangs__and_find_its_topics_elsewhere(brokers:
         finally:
             brokers.thaw(frozen)
     assert time.monotonic() - began < 15, "closing waits for no call that was left"
+
+
+def test_a_program_that_left_a_broker_ends__though_it_closes_nothing(brokers: Place) -> None:
+    brokers.come_back()
+    with brokers.client() as client:
+        client.create_topic("left")
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, brokers.url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    frozen = 0
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "connected 0\n"
+        frozen = brokers.freeze(brokers.entry)
+        began = time.monotonic()
+        said, logged = program.communicate("go on\n", timeout=PATIENCE_SECONDS)
+        assert (program.returncode, said) == (0, "left 0\n"), logged
+        assert 9 < time.monotonic() - began < LEFT_SECONDS_MAX
+    finally:
+        program.kill()
+        program.communicate()
+        if frozen:
+            brokers.thaw(frozen)
 
 
 async def peeked(place: Place, topic: str) -> None:
