@@ -57,8 +57,8 @@ class CallThreads:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._queue: deque[PendingCall] = deque()
-        self._under_way: set[PendingCall] = set()
-        """Those whose answer is waited for, also in the queue."""
+        self._under_way: dict[PendingCall, None] = {}
+        """Those whose answer is waited for, also in the queue; in their order."""
         self._thread_count = 0
         """Threads that take calls: not those of calls that were left."""
         self._idle_count = 0
@@ -78,11 +78,11 @@ class CallThreads:
         with self._changed:
             if self._closed:
                 raise Unavailable("the client is closed")
-            self._under_way.add(call)
+            self._under_way[call] = None
             self._queue.append(call)
             if not self._see_to_threads():
                 self._queue.remove(call)
-                self._under_way.discard(call)
+                del self._under_way[call]
                 raise Unavailable("there can be no thread for the call")
         return call.answer
 
@@ -113,7 +113,7 @@ class CallThreads:
                 failed = wrong
             with self._changed:
                 was_left = call not in self._under_way
-                self._under_way.discard(call)
+                self._under_way.pop(call, None)
                 self._changed.notify_all()
             if was_left:
                 return  # its place was given to another thread
@@ -146,7 +146,7 @@ class CallThreads:
         with self._changed:
             if call not in self._under_way:
                 return
-            self._under_way.discard(call)
+            del self._under_way[call]
             if call.is_begun:
                 self._thread_count -= 1
             else:
@@ -162,7 +162,8 @@ class CallThreads:
             self._closed = True
             queued = list(self._queue)
             self._queue.clear()
-            self._under_way.difference_update(queued)
+            for call in queued:
+                del self._under_way[call]
             self._changed.notify_all()
         for call in queued:
             call.answer.set_exception(Unavailable("the client is closed"))
