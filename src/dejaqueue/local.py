@@ -195,8 +195,10 @@ class LocalTransport:
         self._channels = [known for known in self._channels if not known._closed] + [channel]
         return channel
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """One call."""
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
+        """One call; there is no other broker to make it again at."""
         try:
             self._check_open()
             # API keys hold once the directory is served to others.

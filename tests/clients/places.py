@@ -47,6 +47,10 @@ class Place(ABC):
         """All addresses; the first one is that of `entry`."""
 
     @property
+    def _scheme(self) -> str:
+        return "dejaq" if self.tls is None else "dejaqs"
+
+    @property
     def entry_url(self) -> str:
         """That of `entry` alone."""
         return self.url.partition(",")[0]
@@ -167,8 +171,9 @@ class BrokersOnRedis(Place):
     @property
     def url(self) -> str:
         """See Place."""
-        scheme = "dejaq" if self.tls is None else "dejaqs"
-        return f"{scheme}://" + ",".join(f"127.0.0.1:{one.port}" for one in self._brokers.values())
+        return f"{self._scheme}://" + ",".join(
+            f"127.0.0.1:{one.port}" for one in self._brokers.values()
+        )
 
     def start(self) -> None:
         """See Place."""
@@ -208,11 +213,16 @@ class BrokersOnRedis(Place):
 
 
 class Processes(Place):
-    """`dejaq serve --processes 4`, which starts those again that have ended."""
+    """`dejaq serve --processes 4`, which starts those again that have ended.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        settings, tls: as of BrokersOnRedis.
+    """
+
+    def __init__(self, folder: Path, tls: Tls | None = None, **settings: object) -> None:
+        self.tls = tls
         self._broker = BrokerProcess(
-            folder / "data", folder / "broker.log", server__processes=PROCESSES
+            folder / "data", folder / "broker.log", server__processes=PROCESSES, **settings
         )
         self.nodes = tuple(f"process-{number + 1}" for number in range(PROCESSES))
         self.entry = ""
@@ -230,7 +240,7 @@ class Processes(Place):
     @property
     def url(self) -> str:
         """See Place."""
-        return self._broker.url
+        return f"{self._scheme}://127.0.0.1:{self._broker.port}"
 
     def start(self) -> None:
         """See Place."""

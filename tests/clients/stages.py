@@ -108,14 +108,12 @@ def staged(
     way: str,
     *,
     is_planned: bool = True,
-    in_shards: bool = True,
     **connect: Any,
 ) -> Iterator[Stage]:
     """All operations of all clients; ours go the one way that they have.
 
     Args:
         is_planned: the accident is none: nothing waits for the end of a lease.
-        in_shards: on topics in shards, too.
         connect: fields of all their `connect`.
     """
     stage = Stage(place, victim, f"accident-{os.urandom(4).hex()}")
@@ -132,8 +130,7 @@ def staged(
     try:
         for kind, language in itertools.product(OPERATIONS, makers):
             stage.add(kind, language, makers[language])
-            if in_shards:
-                stage.add_in_shards(kind, language, makers[language])
+            stage.add_in_shards(kind, language, makers[language])
         for one in stage.operations.values():
             one.is_planned = is_planned or not isinstance(one, HandOver)
         stage.each(lambda one: one.prepare(url=place.url, **connect))

@@ -40,10 +40,9 @@ class Accident(ABC):
 
     Attributes:
         is_planned: the broker hands its topics over.
-        in_shards: it happens to topics in shards, too.
     """
 
-    is_planned = in_shards = True
+    is_planned = True
 
     @abstractmethod
     def happen(self, place: Place, victim: str, begin: Callable[[], None], moved: Moved) -> None:
@@ -90,12 +89,9 @@ class StandsStill(Accident):
 
 
 class StaysAway(Accident):
-    """It stands still until all operations have ended without it; then it goes on.
+    """It stands still until all operations have ended without it; then it goes on."""
 
-    Not in shards: the broker that puts them together waits for one that stands still (critiques).
-    """
-
-    is_planned = in_shards = False
+    is_planned = False
 
     def happen(self, place: Place, victim: str, begin: Callable[[], None], moved: Moved) -> None:
         self._pid = place.freeze(victim)
@@ -154,12 +150,7 @@ def test_whatever_happens_each_operation_is_done_once_or_its_outcome_is_said_to_
     place.come_back()
     happening = ACCIDENTS[accident]
     with staged(
-        place,
-        place.nodes[victim],
-        programs,
-        way,
-        is_planned=happening.is_planned,
-        in_shards=happening.in_shards,
+        place, place.nodes[victim], programs, way, is_planned=happening.is_planned
     ) as stage:
 
         def begin() -> None:

@@ -1,8 +1,7 @@
 """Covers: the last release's client works with today's broker, and today's client with its broker.
 
-The release is a commit (releases.toml), taken from the history of this repository; it runs on the
-libraries that are installed here. A clone without that history is told how to get it. Not covered:
-the release's files on disk (tests/replay), brokers of two versions in one cluster.
+The release is a commit (releases.toml). Not covered: the release's files on disk (tests/replay),
+brokers of two versions in one cluster (test_versions_mixed.py).
 """
 
 from __future__ import annotations
@@ -11,52 +10,25 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from tests.compatibility.released import RELEASES, ROOT, code_of, git, need_commit
 from tests.patience import PATIENCE_SECONDS
 
-ROOT = Path(__file__).resolve().parents[2]
 TODAY = ROOT / "src"
 PROGRAM = Path(__file__).with_name("program.py")
-RELEASED = tomllib.loads(Path(__file__).with_name("releases.toml").read_text())["released"]
-COMMIT = RELEASED["commit"]
+COMMIT = RELEASES["released"]["commit"]
 SERVE = ("-m", "dejaqueue", "serve", "--data", "kept", "--port", "0", "--json")
-
-
-def git(*words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, timeout=PATIENCE_SECONDS, check=False
-    )
-
-
-def has_commit() -> bool:
-    """False, with the test left out, only if this clone has not all of the history."""
-    if git("cat-file", "-e", f"{COMMIT}^{{commit}}").returncode == 0:
-        return True
-    found = git("rev-parse", "--is-shallow-repository")
-    if found.returncode or found.stdout.strip() == b"true":
-        return False
-    raise AssertionError(f"releases.toml names {COMMIT}, which is not in this history")
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The released code, as PYTHONPATH takes it."""
-    if not has_commit():
-        pytest.skip(f"this clone has no commit {COMMIT}: git fetch --unshallow")
-    place = tmp_path_factory.mktemp("released")
-    packed = git("archive", COMMIT, "src/dejaqueue")
-    assert packed.returncode == 0, packed.stderr.decode()
-    with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
-        archive.extractall(place, filter="data")
-    return place / "src"
+    return code_of(COMMIT, tmp_path_factory.mktemp("released"))
 
 
 def environment(code: Path) -> dict[str, str]:
@@ -105,8 +77,7 @@ def run_program(code: Path, url: str) -> list[str]:
 
 
 def test_the_release_is_in_this_history() -> None:
-    if not has_commit():
-        pytest.skip(f"this clone has no commit {COMMIT}: git fetch --unshallow")
+    need_commit(COMMIT)
     assert git("merge-base", "--is-ancestor", COMMIT, "HEAD").returncode == 0
     assert len(COMMIT) == 40
 

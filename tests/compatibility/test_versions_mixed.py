@@ -1,17 +1,18 @@
 """Brokers of two versions in one cluster, under load: a rolling upgrade, and the way back.
 
-Nothing was released yet, so the other version is this code under another number: that each of the
-two is a process with a code of its own, that members and clients are told of both, and that nothing
-is lost, early or twice while one after the other is replaced. From the first release on, that
-release takes its place (releases.toml).
-Covered: three `dejaq serve` on one PostgreSQL and one etcd. Not covered: formats of journals that
-differ (tests/replay).
+Nothing was released yet, so the other version is a commit whose brokers form a cluster with
+today's (releases.toml, `cluster`), under another number: members and clients are told of both, and
+nothing is lost, early or twice while one after the other is replaced. From the first release on,
+that release takes its place. A commit from before keeps a cluster in other formats: whichever of
+the two comes second refuses to start, and the first one goes on.
+Covered: `dejaq serve` on one PostgreSQL and one etcd. Not covered: formats of journals that differ
+(tests/replay).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,13 @@ from pathlib import Path
 import pytest
 
 import dejaqueue
+from dejaqueue import Client
 from dejaqueue.version import __version__
 from dev.services.service import Service
 from tests.cluster.conftest import etcd, postgresql  # noqa: F401 - fixtures
 from tests.cluster.served import brokers_to_start, members
 from tests.cluster.waits import under_load
+from tests.compatibility.released import RELEASES, code_of
 from tests.crash.broker_process import BrokerProcess
 from tests.patience import until
 
@@ -39,12 +42,18 @@ TODAY = Path(dejaqueue.__file__).parents[1]
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The code of the other version, as PYTHONPATH takes it."""
-    place = tmp_path_factory.mktemp("other")
-    leaving = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(TODAY / "dejaqueue", place / "dejaqueue", ignore=leaving)
+    place = code_of(RELEASES["cluster"]["commit"], tmp_path_factory.mktemp("other"))
     version = place / "dejaqueue" / "version.py"
-    version.write_text(version.read_text().replace(f'"{__version__}"', f'"{OTHER}"'))
+    given = version.read_text()
+    version.write_text(re.sub(r'__version__ = "[^"]*"', f'__version__ = "{OTHER}"', given))
+    assert OTHER in version.read_text()
     return place
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The code of a version that keeps a cluster in other formats."""
+    return code_of(RELEASES["released"]["commit"], tmp_path_factory.mktemp("foreign"))
 
 
 @pytest.fixture
@@ -80,6 +89,33 @@ def test_one_broker_after_the_other_is_replaced_under_load(
             until(is_seen, f"all see {known}")
             threading.Event().wait(1.0)
             waits.mark(f"{count} of {after}")
+
+
+@pytest.mark.parametrize("first", ["theirs", "ours"])
+def test_a_broker_of_other_formats_is_refused__and_the_cluster_goes_on(
+    brokers: list[BrokerProcess], foreign: Path, first: str
+) -> None:
+    there, comes, _ = brokers
+    there.code, comes.code = (foreign, TODAY) if first == "theirs" else (TODAY, foreign)
+    there.start()
+    with Client(there.url) as client:
+        client.create_topic("orders", partitions=2)
+        client.send_batch("orders", [{"payload": b"%d" % number} for number in range(10)])
+        with pytest.raises(AssertionError, match="did not start") as refused:
+            comes.start()
+        said = str(refused.value).strip().splitlines()[-1]
+        assert said.startswith("error: "), "it says so, and is no traceback"
+        assert "belong to no cluster" in said
+        if first == "theirs":
+            assert f"that dejaq {__version__} can read" in said
+        client.send("orders", b"10")
+        with client.consume("orders", max_messages=11) as messages:
+            payloads = set()
+            for message in messages:
+                payloads.add(message.payload)
+                message.ack()
+        assert payloads == {b"%d" % number for number in range(11)}
+        assert [one["node"] for one in client.cluster()["nodes"]] == ["a"]
 
 
 def _url(brokers: list[BrokerProcess]) -> str:

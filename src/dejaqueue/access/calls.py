@@ -44,6 +44,7 @@ class Call:
         more: what else the body holds, where that is checked by the function; "" = nothing.
         content: bytes follow the JSON, behind a line feed; the function has them as `content`.
         at_standby: a standby answers it, too (docs/guides/standby.md).
+        repeats: made twice it does what it does once (docs/guides/workers.md).
     """
 
     name: str
@@ -54,6 +55,7 @@ class Call:
     more: str = ""
     content: bool = False
     at_standby: bool = False
+    repeats: bool = False
 
     def check(self, body: dict[str, Any]) -> None:
         """Raise BadRequest for a field that the call does not have, or one that is missing."""
@@ -87,12 +89,24 @@ _AT_STANDBY: Final = {
     *("backup_progress", "standby", "promote", "list_keys", "peek", "scan", "history"),
 }
 """Calls that read what is there, and the one that ends a standby."""
+_REPEATS: Final = {
+    *("describe_topic", "list_topics", "stats", "assignments", "counts", "histogram", "due"),
+    *("clock", "lane", "erase", "scan_ranges", "history_files", "message_history"),
+    *("note_write", "writes", "cron_put", "cron_pause", "cron_list", "cron_get", "cron_next"),
+    *("begin_transaction", "commit_transaction", "abort_transaction", "commit_epoch"),
+    *("transactions", "cluster", "node_progress", "backup_progress", "standby", "list_keys"),
+    *("peek", "history", "payload"),
+}
+"""Calls that change nothing, or leave as it is what is so already, whatever their body says."""
 _MOVES = ("due", "by_ms", "window_from", "window_to", "set_priority", "set_group")
 """What a move changes."""
 
 
 def _table(rows: Iterable[Call]) -> dict[str, Call]:
-    return {call.name: replace(call, at_standby=call.name in _AT_STANDBY) for call in rows}
+    return {
+        call.name: replace(call, at_standby=call.name in _AT_STANDBY, repeats=call.name in _REPEATS)
+        for call in rows
+    }
 
 
 ACTIONS = _table([

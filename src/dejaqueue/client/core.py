@@ -275,12 +275,12 @@ class ClientCore:
 
     def _ask_time(self) -> None:
         sent_us = self.clock.now_us()
-        answer = self.transport.action("clock", {}).result()
+        answer = self.transport.action("clock", {}, repeats=True).result()
         self._offset.add_pong(sent_us, self.clock.now_us(), int(answer["broker_us"]))
 
     def call(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """Make a call that may be repeated, for as long as retries last. Blocks."""
-        return self._patiently(lambda: self.transport.action(action, body).result())
+        return self._patiently(lambda: self.transport.action(action, body, repeats=True).result())
 
     def rows(self, ticket: dict[str, Any]) -> pa.Table:
         """Rows without leasing, for which is asked as long as retries last. Blocks."""

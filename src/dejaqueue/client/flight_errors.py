@@ -58,10 +58,13 @@ def as_seen(error: DejaQError) -> DejaQError:
     return error
 
 
-def error_of(wrong: BaseException) -> DejaQError:
+def error_of(wrong: BaseException, url: str = "") -> DejaQError:
     """The DejaQ error that an exception of pyarrow means.
 
     A connection problem, and anything else that leaves the outcome unknown, is Unavailable.
+
+    Args:
+        url: which broker it was, to be named where it is out of reach; "" = that is not said.
     """
     if isinstance(wrong, DejaQError):
         return wrong
@@ -76,11 +79,12 @@ def error_of(wrong: BaseException) -> DejaQError:
             return InternalError(f"the broker sent an error that cannot be read: {text[:300]}")
     line = text.split(" gRPC client debug context", 1)[0].strip().splitlines()
     shown = line[0][:300] if line else type(wrong).__name__
+    where = f"the broker at {url}" if url else "the broker"
     if isinstance(wrong, _BROKEN):
         for said, advice in _WRONG_DOORS:
             if said in text:
-                return Unavailable(f"the broker is out of reach: {advice}")
-        unreached = Unavailable(f"the broker is out of reach: {shown}")
+                return Unavailable(f"{where} is out of reach: {advice}")
+        unreached = Unavailable(f"{where} is out of reach: {shown}")
         unreached.is_unheard = _UNHEARD in text
         return unreached
     if "RESOURCE_EXHAUSTED" in text:

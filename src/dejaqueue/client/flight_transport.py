@@ -13,13 +13,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import flight
 
+from dejaqueue.client.call_threads import CallThreads
 from dejaqueue.client.credentials import Tls, headers_of
 from dejaqueue.client.flight_errors import as_seen, error_of
 from dejaqueue.client.lane import Lane, LaneChannel, PlainConnection
@@ -27,7 +28,7 @@ from dejaqueue.client.lane import connect as connect_lane
 from dejaqueue.client.lane_consume import LaneConsumeChannel
 from dejaqueue.client.replies import CLOCK, Replies, fail
 from dejaqueue.client.shared_streams import SharedStreams, SharedWriteChannel
-from dejaqueue.client.silence_watch import SilenceWatch
+from dejaqueue.client.silence_watch import SilenceWatch, Waiting, WaitingConsumer
 from dejaqueue.client.transport import Delivery
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.schema.arrival import Rows, is_layout_of_texts
@@ -297,6 +298,7 @@ class FlightConsumeChannel(Replies):
         try:
             while True:
                 chunk = self._reader.read_chunk()
+                self.heard_us = CLOCK.now_us()
                 frame = frames.decode(chunk.app_metadata)
                 match frame:
                     case DeliveryHead():
@@ -331,6 +333,11 @@ class FlightConsumeChannel(Replies):
             self.closing = True
         self._reader.cancel()
 
+    def break_off(self, error: DejaQError) -> None:
+        """The broker gives no sign of life: end as if the connection broke."""
+        self._reader.cancel()  # first: a thread that cannot write holds the mutex
+        self.ended(error)
+
     def close(self) -> bool:
         """End; leases still held end at once. Twice is fine. See ConsumeChannel.close."""
         with self.mutex:
@@ -354,6 +361,8 @@ class FlightTransport:
         tls: files for `dejaqs://`; None = the system's certificates are trusted.
         follows: where another broker serves a topic, be told (Elsewhere) instead of having the
             call passed on.
+        watches_consumers: end streams of consumers, too, when the broker gives no sign of life;
+            for consumers that do not ping by themselves.
 
     Raises:
         BadRequest: one of these is wrong, or a file cannot be read.
@@ -368,6 +377,7 @@ class FlightTransport:
         tls: Tls | None = None,
         *,
         follows: bool = False,
+        watches_consumers: bool = False,
     ) -> None:
         location = flight_location(url)
         if tls is not None and not location.startswith("grpc+tls:"):
@@ -380,9 +390,10 @@ class FlightTransport:
         self._consumes = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
         self._headers = headers
         self._follows = follows
+        self._watches_consumers = watches_consumers
         self._stream_options = flight.FlightCallOptions(headers=headers)
         self._call_options = flight.FlightCallOptions(timeout=CALL_SECONDS_MAX, headers=headers)
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="dejaq-call")
+        self._calls = CallThreads()
         self._streams: weakref.WeakSet[
             FlightWriteChannel | FlightConsumeChannel | LaneConsumeChannel
         ] = weakref.WeakSet()
@@ -393,14 +404,20 @@ class FlightTransport:
         self._lane_turn = threading.Lock()
         self._mutex = threading.Lock()
         self._closed = False
-        self._silence = SilenceWatch(self._write_streams, self._ask, CLOCK)
+        self._silence = SilenceWatch(self._waiting, self._ask, CLOCK, f"the broker at {url}")
 
-    def _write_streams(self) -> list[Replies]:
+    def _waiting(self) -> list[Waiting]:
+        """What ends if the broker gives no sign of life."""
         with self._mutex:
-            streams: list[Replies] = [
-                one for one in self._streams if isinstance(one, FlightWriteChannel)
-            ]
-        return streams if self._lane is None else [*streams, self._lane]
+            streams = list(self._streams)
+        writes = [one for one in streams if isinstance(one, FlightWriteChannel)]
+        others: list[Waiting] = list(self._calls.may_be_left())
+        if self._watches_consumers:
+            consumers = (one for one in streams if not isinstance(one, FlightWriteChannel))
+            others += map(WaitingConsumer, consumers)
+        if self._lane is not None:
+            others.append(self._lane)
+        return [*others, *writes]  # last: ending one may wait for who writes
 
     def _ask(self, seconds: float) -> None:
         options = flight.FlightCallOptions(timeout=seconds, headers=self._headers)
@@ -499,22 +516,30 @@ class FlightTransport:
             channel = LaneConsumeChannel(*opened[1:], stream, on_delivery, on_pong, on_end)
         with self._mutex:
             self._streams.add(channel)
+        if self._watches_consumers:
+            self._silence.sent()
         return channel
 
-    def _call(self, call: Callable[[], Answer]) -> Future[Answer]:
+    def _call(self, call: Callable[[], Answer], *, may_be_left: bool) -> Future[Answer]:
         def run() -> Answer:
             try:
                 return call()
             except Exception as wrong:  # noqa: BLE001
-                raise error_of(wrong) from None
+                raise error_of(wrong, self._url) from None
 
-        try:
-            return self._threads.submit(run)
-        except RuntimeError:
-            raise Unavailable("the client is closed") from None
+        answer = self._calls.submit(run, may_be_left=may_be_left)
+        if may_be_left:
+            self._silence.sent()
+        return answer
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """One call and its JSON answer; `content` of its body goes as bytes behind the JSON."""
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
+        """One call and its JSON answer; `content` of its body goes as bytes behind the JSON.
+
+        Args:
+            repeats: ends it with Unavailable (`is_silent`) when the broker gives no sign of life.
+        """
         content = body.get("content")
 
         def call() -> dict[str, Any]:
@@ -530,17 +555,17 @@ class FlightTransport:
                 raise InternalError(f"{name} answered {answer!r:.100}, not a JSON object")
             return answer
 
-        return self._call(call)
+        return self._call(call, may_be_left=repeats)
 
-    def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
-        """Rows without leasing, by a JSON ticket."""
+    def rows(self, ticket: dict[str, Any], *, repeats: bool = False) -> Future[pa.Table]:
+        """Rows without leasing, by a JSON ticket; `repeats` as in `action`."""
 
         def call() -> pa.Table:
-            found = flight.Ticket(json.dumps(ticket).encode())
-            found_rows = self._writes.do_get(found, self._call_options).read_all()
-            return mended_table(_believed(found_rows))
+            asked = flight.Ticket(json.dumps(ticket).encode())
+            read = self._writes.do_get(asked, self._call_options).read_all()
+            return mended_table(_believed(read))
 
-        return self._call(call)
+        return self._call(call, may_be_left=repeats)
 
     def scan(self, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Messages of a partition, batch by batch, by a JSON ticket of `scan` or `claim`.
@@ -564,12 +589,12 @@ class FlightTransport:
                 return
             self._closed = True
             streams = list(self._streams)
-        self._silence.close()
         for stream in streams:
             stream.close()
         with self._lane_turn:
             if self._lane is not None:
                 self._lane.close()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._calls.close()
+        self._silence.close()  # until here it ends what a broker that hangs does not answer
         self._writes.close()
         self._consumes.close()

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dejaqueue.client.flight_errors import as_seen
 from dejaqueue.client.lane import PlainConnection, frames_of, how_it_ended
-from dejaqueue.client.replies import Replies, fail
+from dejaqueue.client.replies import CLOCK, Replies, fail
 from dejaqueue.client.transport import Delivery
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, Unavailable
 from dejaqueue.schema.arrival import is_layout_of_texts
@@ -101,6 +101,7 @@ class LaneConsumeChannel(Replies):
 
     def _hear(self) -> None:
         for content in frames_of(self._connection, self._held):
+            self.heard_us = CLOCK.now_us()
             if self._schema is None and lane.kind_of(content) == lane.OPENED:
                 self._schema = lane.decode_opened(content)
                 continue
@@ -137,6 +138,11 @@ class LaneConsumeChannel(Replies):
         with self.mutex:
             self.closing = True
         self._connection.shut()
+
+    def break_off(self, error: DejaQError) -> None:
+        """The broker gives no sign of life: end as if the connection broke."""
+        self._connection.shut()  # first: a thread that cannot write holds the mutex
+        self.ended(error)
 
     def close(self) -> bool:
         """End; leases still held end at once. Twice is fine. See ConsumeChannel.close."""

@@ -41,6 +41,8 @@ class Replies:
         self.is_whole = False
         """It has ended as its client wished."""
         self._since_us = 0
+        self.heard_us = CLOCK.now_us()
+        """When the broker said something last, or the stream began."""
 
     def waits_since_us(self) -> int | None:
         """Since when a reply is waited for; see silence_watch.py."""

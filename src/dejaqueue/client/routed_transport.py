@@ -2,8 +2,9 @@
 
 Room: client. Begins at any of the addresses it was given, or that a name has, and follows what
 brokers answer; a broker that is alone answers everything itself, and then this is one connection.
-Holds: a call is only made again by itself if a broker said that it was not carried out (Elsewhere);
-where nobody answers, who called decides (link.py, consuming/consume_core.py).
+Holds: a call is only made again by itself if a broker said that it was not carried out (Elsewhere),
+or if it may be made twice and whom it was made to gives no sign of life; where nobody answers, who
+called decides (link.py, consuming/consume_core.py).
 See: errors.Elsewhere; docs/guides/cluster.md.
 """
 
@@ -35,6 +36,8 @@ from dejaqueue.wire.frames import Pong, Reply
 FOLLOW_MS_MAX = 15_000
 """How long a call follows a topic that is on its way to another broker."""
 URLS_MAX = 64
+SILENT_RETRY_MS = 200
+"""Between two questions for a topic whose broker gives no sign of life."""
 LOOK_UP_US = 1_000_000
 """A name is not looked up again sooner: a resolver is no place to ask in a circle."""
 
@@ -207,6 +210,17 @@ class RoutedTransport:
                 place = self._urls.index(url)
                 self._first = self._urls[(place + 1) % len(self._urls)]
 
+    def _has_others(self, url: str) -> bool:
+        """Whether there is somebody to ask in place of this broker."""
+        with self._mutex:
+            return self._look_up is not None or any(one != url for one in self._urls)
+
+    def _forget(self, topic: str, url: str) -> None:
+        """Ask whoever is there for a topic that this broker is said to serve."""
+        with self._mutex:
+            if self._homes.get(topic) == url:
+                del self._homes[topic]
+
     def _lost(self, url: str) -> None:
         """A broker does not answer: look who is there, and let go of it if its name did so."""
         with self._mutex:
@@ -240,7 +254,7 @@ class RoutedTransport:
     def _open_sharded(self, stream: WriteStream) -> WriteChannel:
         """A stream to all shards of a topic."""
         named, _ = parse_subscription(stream.topic)
-        answer = self.action("describe_topic", {"name": named}).result()
+        answer = self.action("describe_topic", {"name": named}, repeats=True).result()
         # How far ahead a message may be due is for the brokers' clocks to say.
         topic = replace(Topic.from_answer(answer), name=stream.topic, max_delay_ms=0)
         if topic.spread == 1:
@@ -286,37 +300,61 @@ class RoutedTransport:
     # --- calls --------------------------------------------------------------------------------
 
     def _call(
-        self, topic: str, call: Callable[[FlightTransport], Future[Answer]]
+        self,
+        topic: str,
+        call: Callable[[FlightTransport, bool], Future[Answer]],
+        *,
+        repeats: bool,
     ) -> Future[Answer]:
         """One call to the broker of a topic, which is followed while it moves. If there is nobody
-        where it was looked for, the others that are known are asked."""
+        where it was looked for, the others that are known are asked.
+
+        Args:
+            call: makes it at a broker; if told so, ends with Unavailable (`is_silent`) when that
+                broker gives no sign of life.
+            repeats: it may be made twice, so that then the others are asked, too.
+        """
         answer: Future[Answer] = Future()
-        clock, silent = SteadyClock(), set[str]()
+        clock, tried, silent = SteadyClock(), set[str](), dict[str, Unavailable]()
         until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
 
         def attempt() -> None:
             try:
                 url, transport = self._route(topic)
-                call(transport).add_done_callback(lambda found: done(url, found))
+                found = call(transport, repeats and self._has_others(url))
+                found.add_done_callback(lambda found: done(url, found))
             except DejaQError as error:
                 answer.set_exception(error)
 
         def done(url: str, found: Future[Answer]) -> None:
+            nonlocal until_us
             error = found.exception()
             self._learn(topic, url, error)
             if error is None:
                 answer.set_result(found.result())
-            elif isinstance(error, Elsewhere) and not error.spread and clock.now_us() < until_us:
-                pause_ms = 0 if error.url and error.url != url else error.retry_after_ms
-                later(error, again, pause_ms)
-            elif isinstance(error, Unavailable) and error.is_unheard and url not in silent:
-                silent.add(url)
+            elif isinstance(error, Elsewhere) and not error.spread:
+                if clock.now_us() >= until_us:
+                    answer.set_exception(silent.get(error.url, error))
+                elif error.url in silent:  # it has the topic until its lease ends
+                    self._forget(topic, error.url)
+                    later(error, again, max(error.retry_after_ms, SILENT_RETRY_MS))
+                else:
+                    pause_ms = 0 if error.url and error.url != url else error.retry_after_ms
+                    later(error, again, pause_ms)
+            elif isinstance(error, Unavailable) and url not in tried and goes_on(error):
+                tried.add(url)
+                if error.is_silent:
+                    silent[url] = error
+                    until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
                 if self._look_up is None:
                     attempt()
                 else:
                     later(error, others)
             else:
                 answer.set_exception(error)
+
+        def goes_on(error: Unavailable) -> bool:
+            return error.is_unheard or (repeats and error.is_silent)
 
         def others() -> None:
             self._look_again()
@@ -339,16 +377,29 @@ class RoutedTransport:
             later(Unavailable("the client is closed"), attempt)
         return answer
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        """One call and its JSON answer."""
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
+        """One call and its JSON answer.
+
+        Args:
+            repeats: made twice it does what it does once, so it leaves a broker that gives no sign
+                of life for another one, if another one is known.
+        """
         return self._or_each_shard(
             _topic_of(body),
-            lambda: self._one_action(name, body),
+            lambda: self._one_action(name, body, repeats=repeats),
             lambda calls: calls.act(name, body),
+            repeats=repeats,
         )
 
-    def _one_action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        return self._call(self._place_of(body), lambda other: other.action(name, dict(body)))
+    def _one_action(
+        self, name: str, body: dict[str, Any], *, repeats: bool
+    ) -> Future[dict[str, Any]]:
+        def call(other: FlightTransport, leaves: bool) -> Future[dict[str, Any]]:
+            return other.action(name, dict(body), repeats=leaves)
+
+        return self._call(self._place_of(body), call, repeats=repeats)
 
     def _place_of(self, body: dict[str, Any]) -> str:
         """The topic that a call is about, or the shard: that with the home of a transaction."""
@@ -362,17 +413,25 @@ class RoutedTransport:
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
         """Rows without leasing, by a JSON ticket."""
         return self._or_each_shard(
-            _topic_of(ticket), lambda: self._one_rows(ticket), lambda calls: calls.peek(ticket)
+            _topic_of(ticket),
+            lambda: self._one_rows(ticket),
+            lambda calls: calls.peek(ticket),
+            repeats=True,
         )
 
     def _one_rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:
-        return self._call(_topic_of(ticket), lambda transport: transport.rows(ticket))
+        def call(other: FlightTransport, leaves: bool) -> Future[pa.Table]:
+            return other.rows(ticket, repeats=leaves)
+
+        return self._call(_topic_of(ticket), call, repeats=True)
 
     def _or_each_shard(
         self,
         topic: str,
         whole: Callable[[], Future[Answer]],
         sharded: Callable[[ShardCalls], Answer],
+        *,
+        repeats: bool,
     ) -> Future[Answer]:
         """Ask about a topic as a whole; if it is served in shards, about each of them."""
         first = whole()
@@ -380,7 +439,7 @@ class RoutedTransport:
 
         def in_shards() -> None:
             try:
-                answer.set_result(sharded(self._calls(topic)))
+                answer.set_result(sharded(self._calls(topic, repeats=repeats)))
             except Exception as error:  # noqa: BLE001 - the caller gets it
                 answer.set_exception(error)
 
@@ -399,8 +458,9 @@ class RoutedTransport:
         first.add_done_callback(done)
         return answer
 
-    def _calls(self, topic: str) -> ShardCalls:
-        return ShardCalls(topic, self._spreads[topic], self._one_action, self._one_rows)
+    def _calls(self, topic: str, *, repeats: bool = False) -> ShardCalls:
+        act = partial(self._one_action, repeats=repeats)
+        return ShardCalls(topic, self._spreads[topic], act, self._one_rows)
 
     def _waiting_threads(self) -> ThreadPoolExecutor:
         """Threads that may wait for answers of shards; others follow calls on their way."""

@@ -1,16 +1,19 @@
 """Notices a broker that is reachable and silent: paused, hung, or cut off by the network.
 
 Such a connection does not break by itself for minutes, and a caller would wait as long for a reply.
+A call that may be made again is watched as a stream is.
 
 Room: client. One thread for each connection, which sleeps while no reply is waited for.
 Holds: a broker that is merely slow is not given up: it is asked for its clock, and answers that.
-See: flight_transport.py, whose write streams it ends; consuming/consume_core.py, which pings.
+See: flight_transport.py, whose write streams it ends; call_threads.py, whose calls it ends;
+consuming/consume_core.py, which pings.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from dejaqueue.clock import Clock
@@ -24,7 +27,7 @@ ANSWER_SECONDS_MAX = 5.0
 
 
 class Waiting(Protocol):
-    """A stream that may wait for replies."""
+    """A stream, or a call, that may wait for replies."""
 
     def waits_since_us(self) -> int | None:
         """Since when it waits for a reply, by the clock; None = it waits for none. Each reply that
@@ -36,6 +39,32 @@ class Waiting(Protocol):
         ...
 
 
+class Consumer(Protocol):
+    """A stream of deliveries."""
+
+    heard_us: int
+    end: DejaQError | None
+
+    def break_off(self, error: DejaQError) -> None:
+        """End it as if the connection broke."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingConsumer:
+    """A consumer, which waits all the time; what it hears of the broker is a sign of life."""
+
+    channel: Consumer
+
+    def waits_since_us(self) -> int | None:
+        """See Waiting."""
+        return None if self.channel.end is not None else self.channel.heard_us
+
+    def ended(self, error: DejaQError | None) -> None:
+        """See Waiting."""
+        self.channel.break_off(error or Unavailable("the broker does not answer"))
+
+
 class SilenceWatch:
     """Watches the streams of one connection.
 
@@ -44,6 +73,7 @@ class SilenceWatch:
         ask: asks the broker for a sign of life, for this many seconds. Raises Unavailable if none
             comes.
         clock: elapsed time.
+        where: whom errors name.
     """
 
     def __init__(
@@ -51,8 +81,9 @@ class SilenceWatch:
         streams: Callable[[], Iterable[Waiting]],
         ask: Callable[[float], object],
         clock: Clock,
+        where: str = "the broker",
     ) -> None:
-        self._streams, self._ask, self._clock = streams, ask, clock
+        self._streams, self._ask, self._clock, self._where = streams, ask, clock, where
         self._sent = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -85,7 +116,8 @@ class SilenceWatch:
             try:
                 self._ask(ANSWER_SECONDS_MAX)
             except Unavailable as error:
-                wrong = Unavailable(f"the broker does not answer: {error}")
+                wrong = Unavailable(f"{self._where} does not answer: {error}")
+                wrong.is_silent = True
                 still, _ = self._silent()
                 for stream in still:
                     if stream in silent:

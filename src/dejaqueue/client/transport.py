@@ -119,9 +119,16 @@ class Transport(Protocol):
         """Open a consumer. `on_end` is called once, with the error that ended it, if any."""
         ...
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         """One call: create_topic, alter_topic, delete_topic, list_topics, describe_topic, stats,
-        clock (see docs/wire.md)."""
+        clock (see docs/wire.md).
+
+        Args:
+            repeats: made twice it does what it does once. In a cluster it then leaves a broker that
+                gives no sign of life for another one.
+        """
         ...
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:

@@ -18,6 +18,7 @@ from functools import partial
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError
 
 SLOTS_AT_ONCE = 4
@@ -37,6 +38,7 @@ class HandOvers:
         release: says that a slot is nobody's, if its fact still has this revision. Raises
             Unavailable.
         ring: called when a hand-over has ended.
+        clock: elapsed time.
     """
 
     def __init__(
@@ -45,8 +47,9 @@ class HandOvers:
         topics_of: Callable[[int], Collection[str]],
         release: Callable[[int, int], None],
         ring: Callable[[], None],
+        clock: Clock,
     ) -> None:
-        self._threads, self._topics_of = threads, topics_of
+        self._threads, self._topics_of, self._clock = threads, topics_of, clock
         self._release, self._ring = release, ring
         self._lock = threading.Lock()
         self._executor: Executor | None = None
@@ -95,11 +98,11 @@ class HandOvers:
         """True if nothing of a slot may begin to be served: its topics are being closed."""
         return slot in self._closing
 
-    def wait(self, seconds_max: float) -> None:
-        """Return when nothing is under way, or after so long."""
+    def wait(self, until_us: int) -> None:
+        """Return when nothing is under way, or at this time: several that hang have it together."""
         for one in self._begun:
             with suppress(TimeoutError):
-                one.result(seconds_max)
+                one.result(max(0, until_us - self._clock.now_us()) / 1e6)
 
     def close(self) -> None:
         """Return when nothing is under way; nothing is begun after that."""

@@ -21,6 +21,7 @@ from dejaqueue.catalogue.log import CatalogueLog
 from dejaqueue.clock import Clock, Wake
 from dejaqueue.coordinator.interface import Conflict, Coordinator
 from dejaqueue.errors import JournalDamaged, Refused, Unavailable
+from dejaqueue.version import __version__
 
 KEY = "cluster/identity"
 LOOK_US = 100_000
@@ -123,7 +124,9 @@ def _look(
 def _compare(coordinator: Coordinator, known: Identity, kept: Identity | None) -> None:
     if kept is not None and (known.id, known.slots) == (kept.id, kept.slots):
         return
-    whose = "belong to no cluster" if kept is None else f"belong to cluster {kept.id}"
+    # One that an earlier version made, which kept this elsewhere, looks like none.
+    none = f"belong to no cluster that dejaq {__version__} can read"
+    whose = none if kept is None else f"belong to cluster {kept.id}"
     raise Refused(
         f"{coordinator.summary} has cluster {known.id}, and the journals here {whose}: brokers of "
         "one cluster share the coordinator and the journals (cluster.coordinator, journal.url)"

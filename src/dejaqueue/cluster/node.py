@@ -138,7 +138,7 @@ class Node:
         """Rung after each round, for calls that wait for its outcome."""
         self._round = Wake()
         ring = self._round.ring
-        self._hand_overs = HandOvers(self._where, self._topics_of, self._release, ring)
+        self._hand_overs = HandOvers(self._where, self._topics_of, self._release, ring, self._clock)
         self._renewal = Wake()
         self._deadline = Wake()
         self._leaving = self._stopping = False
@@ -384,7 +384,7 @@ class Node:
             return
         for _ in range(LEAVING_TRIES):  # a round that had begun before may claim some
             self._hand_overs.begin(broker, dict(self._mine))
-            self._hand_overs.wait(max(0, until_us - self._clock.now_us()) / 1e6)
+            self._hand_overs.wait(until_us)
         if self._mine:
             log.warning("node %s leaves, though not all was handed over", self.name)
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dejaqueue.access.calls import ACTIONS
 from dejaqueue.access.quotas import Account
 from dejaqueue.access.senders import ANYBODY, NOBODY, Requester, Sender
 from dejaqueue.broker.streams import ReplyTo, Sink
@@ -85,7 +86,10 @@ class ShardedBrokers:
         return sharded
 
     def _connect(self, bearer: str | None) -> RoutedTransport:
-        urls = [str(node["url"]) for node in self._broker.cluster()["nodes"]]
+        known = self._broker.cluster()
+        # This broker first: it tells where shards are, whoever else hangs.
+        nodes = sorted(known["nodes"], key=lambda node: node["node"] != known["node"])
+        urls = [str(node["url"]) for node in nodes]
         if not urls:
             raise Unavailable("this broker has lost touch with the cluster", 100)
         return RoutedTransport(urls, partial(self._transport, bearer))
@@ -93,7 +97,7 @@ class ShardedBrokers:
     def _transport(self, bearer: str | None, url: str) -> FlightTransport:
         """A connection to a broker. What serves in plain text has files for TLS all the same."""
         tls = self._tls if url.startswith("dejaqs:") else None
-        return FlightTransport(url, bearer, tls, follows=True)
+        return FlightTransport(url, bearer, tls, follows=True, watches_consumers=True)
 
     def flows(self) -> list[Any]:
         """What HTTP requests of callers share."""
@@ -215,13 +219,13 @@ class ShardedBroker:
     ) -> dict[str, Any]:
         """As Broker.call. The shards see by the caller's key what it may do; raises what they
         say."""
-        return self._transport.action(name, body or {}).result()
+        return self.ask(name, body).result()
 
     def ask(
         self, name: str, body: dict[str, Any] | None = None, _by: Requester = ANYBODY
     ) -> Future[dict[str, Any]]:
         """As Broker.ask."""
-        return self._transport.action(name, body or {})
+        return self._transport.action(name, body or {}, repeats=ACTIONS[name].repeats)
 
     def read(
         self, op: str, ticket: dict[str, Any], _by: Requester = ANYBODY

@@ -276,6 +276,36 @@ class FiberEvent:
         return self._is_set or _wait(self._waiters, timeout)
 
 
+class FiberCondition:
+    """In place of threading.Condition."""
+
+    def __init__(self) -> None:
+        self._mutex = FiberMutex()
+        self._waiters: list[Waiter] = []
+
+    def __enter__(self) -> bool:
+        return self._mutex.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._mutex.release()
+
+    def wait_for(self, is_so: Callable[[], object], timeout: float | None = None) -> bool:
+        """Wait until it is so, or for so many seconds; others may take the lock meanwhile."""
+        world = process().world
+        until_us = None if timeout is None else world.now_us + int(timeout * 1e6)
+        while not is_so() and (until_us is None or world.now_us < until_us):
+            self._mutex.release()
+            _wait(self._waiters, None if until_us is None else (until_us - world.now_us) / 1e6)
+            self._mutex.acquire()
+        return bool(is_so())
+
+    def notify_all(self) -> None:
+        """Whoever waits looks again."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.tell()
+
+
 class FiberPool(ThreadPoolExecutor):
     """In place of ThreadPoolExecutor: so many fibers at once."""
 
@@ -415,6 +445,7 @@ def clients_in_fibers(world: World, wire: Any) -> Iterator[None]:
                 Lock=FiberMutex,
                 Semaphore=FiberSemaphore,
                 Event=FiberEvent,
+                Condition=FiberCondition,
                 current_thread=lambda: getattr(getcurrent(), "thread", None),
             ),
         ),

@@ -6,8 +6,12 @@ Not covered: that each is served (tests/integration/test_authorisation.py), that
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import dejaqueue
 from dejaqueue.access.calls import ACTIONS, TICKETS, Call
 from dejaqueue.access.rules import Rule
 from dejaqueue.errors import BadRequest
@@ -37,3 +41,19 @@ def test_what_a_function_checks_itself_passes_the_row() -> None:
     call.check({"whatever": 1})
     assert call.body == "a, settings"
     assert Call("c", (), Rule(), "Do it.").body == "nothing"
+
+
+def test_what_the_client_makes_again_is_marked__and_nothing_that_it_makes_once() -> None:
+    source = Path(dejaqueue.__file__).parent / "client" / "_aio"
+    text = "".join(path.read_text() for path in sorted(source.glob("*.py")))
+    again = set(re.findall(r'repeat\((?:self\._core, )?"(\w+)"', text))
+    again |= set(re.findall(r'_entries\("(\w+)"', text))
+    once = set(re.findall(r'(?:_once|_action|transport\.action)\("(\w+)"', text))
+    assert len(again) > 10, "the client says it in another way now"
+    assert len(once) > 5
+    by_body = {"create_topic", "alter_topic"}  # what ends is not made again
+    assert {name for name in again if not ACTIONS[name].repeats} == by_body & again
+    asks_now = {"clock"}  # `connect` says whether a broker answers now
+    assert {name for name in once if ACTIONS[name].repeats} == asks_now
+    assert TICKETS["peek"].repeats
+    assert not TICKETS["claim"].repeats

@@ -164,6 +164,7 @@ class FakeTransport:
         self.consumes: list[FakeConsume] = []
         self.refuses: DejaQError | None = None
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.repeats: list[bool] = []
         self.tickets: list[dict[str, Any]] = []
         self.pages: list[pa.Table] = []
         self.is_closed = False
@@ -202,8 +203,11 @@ class FakeTransport:
             assert self._opened.wait_for(lambda: len(self.consumes) >= count, SECONDS_MAX)
         return self.consumes[count - 1]
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         self.calls.append((name, body))
+        self.repeats.append(repeats)
         future: Future[dict[str, Any]] = Future()
         answer = self._actions.get(name, {})
         future.set_result(answer(body) if callable(answer) else answer)

@@ -14,7 +14,7 @@ import pytest
 from dejaqueue.client.connection_watch import ConnectionChange, ConnectionWatch
 from dejaqueue.clock import SystemClock
 from dejaqueue.testing import VirtualClock
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 ONE, OTHER = object(), object()
 
@@ -75,7 +75,9 @@ def test_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_a_function_that_raises_is_called_again_all_the_same() -> None:
+def test_a_function_that_raises_is_called_again_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     told = Told()
 
     def raises(change: ConnectionChange) -> None:
@@ -87,3 +89,9 @@ def test_a_function_that_raises_is_called_again_all_the_same() -> None:
         watch.lost(ONE, "t", "gone")
         watch.found(ONE, "t")
     assert [change.is_connected for change in told.wait(6)] == [False, True] * 3
+
+    def logged() -> int:
+        return sum(text.startswith("on_connection raised") for text in caplog.messages)
+
+    # The last is logged after it was told, and must not be found in the log of another test.
+    until(lambda: logged() == 6, "each is logged")

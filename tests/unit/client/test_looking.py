@@ -62,7 +62,9 @@ class Away(FakeTransport):
         failed.set_exception(self.error)
         return failed
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         return self._may_fail() or super().action(name, body)
 
     def rows(self, ticket: dict[str, Any]) -> Future[pa.Table]:

@@ -24,6 +24,7 @@ class Brokers:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.repeats: list[bool] = []
         self.answers: dict[str, list[DejaQError]] = {}
 
     def answer(self, url: str) -> DejaQError | None:
@@ -38,8 +39,11 @@ class Connection:
     def __init__(self, brokers: Brokers, url: str) -> None:
         self._brokers, self._url = brokers, url
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         self._brokers.asked.append((self._url, name))
+        self._brokers.repeats.append(repeats)
         answer: Future[dict[str, Any]] = Future()
         error = self._brokers.answer(self._url)
         if error is None:
@@ -86,8 +90,8 @@ def routed(brokers: Brokers) -> Iterator[RoutedTransport]:
     transport.close()
 
 
-def ask(routed: RoutedTransport, topic: str = "t", **body: Any) -> str:
-    values = routed.action("stats", {"topic": topic, **body}).result(10)
+def ask(routed: RoutedTransport, topic: str = "t", *, repeats: bool = False) -> str:
+    values = routed.action("stats", {"topic": topic}, repeats=repeats).result(10)
     return str(values["url"])
 
 
@@ -148,6 +152,59 @@ def test_a_call_without_an_answer_is_not_made_again(
     with pytest.raises(Unavailable, match="gone"):
         ask(routed)
     assert ask(routed) == B  # the next call begins at another address
+
+
+def silent(url: str) -> Unavailable:
+    error = Unavailable(f"the broker at {url} does not answer")
+    error.is_silent = True
+    return error
+
+
+def test_a_call_that_may_be_made_twice_leaves_a_broker_that_gives_no_sign_of_life(
+    routed: RoutedTransport, brokers: Brokers
+) -> None:
+    brokers.answers[A] = [silent(A)]
+    assert ask(routed, repeats=True) == B
+    assert [url for url, _ in brokers.asked] == [A, B]
+    assert brokers.repeats == [True, True]
+
+
+def test_a_call_that_may_be_made_once_does_not(routed: RoutedTransport, brokers: Brokers) -> None:
+    brokers.answers[A] = [silent(A)]
+    with pytest.raises(Unavailable, match="a:1 does not answer"):
+        ask(routed)
+    assert brokers.repeats == [False]
+
+
+def test_a_broker_that_is_alone_is_not_left(brokers: Brokers) -> None:
+    transport = RoutedTransport([A], brokers.connect)
+    assert ask(transport, repeats=True) == A
+    assert brokers.repeats == [False]
+    brokers.answers[A] = [elsewhere(C)]
+    assert ask(transport, repeats=True) == C
+    assert ask(transport, repeats=True) == C
+    assert brokers.repeats == [False, False, True, True], "another one is known by now"
+    transport.close()
+
+
+def test_a_topic_of_a_silent_broker_is_waited_for__until_another_one_has_it(
+    routed: RoutedTransport, brokers: Brokers
+) -> None:
+    brokers.answers = {A: [elsewhere(C), elsewhere(C), elsewhere(C), elsewhere(B)], C: [silent(C)]}
+    assert ask(routed, repeats=True) == B
+    assert [url for url, _ in brokers.asked] == [A, C, A, A, A, B], "the silent one is asked once"
+
+
+def test_a_silent_broker_that_keeps_its_topic_is_named(
+    routed: RoutedTransport, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routed_transport, "FOLLOW_MS_MAX", 100)
+    monkeypatch.setattr(routed_transport, "SILENT_RETRY_MS", 10)
+    brokers.answers = {A: [elsewhere(C)] * 1_000, C: [silent(C)]}
+    with pytest.raises(Unavailable, match="c:1 does not answer"):
+        ask(routed, repeats=True)
+    assert [url for url, _ in brokers.asked].count(C) == 1
+    assert len(brokers.asked) > 3
 
 
 def test_a_home_that_fell_silent_is_forgotten(routed: RoutedTransport, brokers: Brokers) -> None:

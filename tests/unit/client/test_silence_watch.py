@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dejaqueue.client.silence_watch import SILENT_SECONDS_MAX, SilenceWatch
+from dejaqueue.client.silence_watch import SILENT_SECONDS_MAX, SilenceWatch, WaitingConsumer
 from dejaqueue.errors import DejaQError, Forbidden, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 
@@ -80,3 +80,31 @@ def test_closing_ends_its_thread() -> None:
     assert watch._thread is not None
     watch._thread.join(10)
     assert not watch._thread.is_alive()
+
+
+class Channel:
+    """A stream of deliveries that hears something now and then."""
+
+    def __init__(self, heard_us: int) -> None:
+        self.heard_us = heard_us
+        self.end: DejaQError | None = None
+
+    def break_off(self, error: DejaQError) -> None:
+        self.end = error
+
+
+def test_a_consumer_waits_all_the_time__and_whatever_it_hears_is_a_sign_of_life() -> None:
+    clock, broker = VirtualClock(), Broker()
+    channel = Channel(clock.now_us())
+    broker.error = Unavailable("deadline")
+    watch = SilenceWatch(lambda: [WaitingConsumer(channel)], broker.ask, clock, "the broker at a")
+    clock.advance(ms=int(SILENT_SECONDS_MAX * 1_000))
+    channel.heard_us = clock.now_us()
+    assert watch.look()
+    assert (broker.asked, channel.end) == (0, None)
+    clock.advance(ms=int(SILENT_SECONDS_MAX * 1_000))
+    watch.look()
+    assert str(channel.end) == "the broker at a does not answer: deadline"
+    assert isinstance(channel.end, Unavailable)
+    assert channel.end.is_silent
+    assert not watch.look(), "a stream that has ended waits for nothing"

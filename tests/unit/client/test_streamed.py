@@ -57,7 +57,7 @@ class Store:
         found = self.list
         return SEAL.voucher(Reference("id/1-t/a/", found.byte_count, found.digest), "t")
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[Any]:
+    def action(self, name: str, body: dict[str, Any], *, repeats: bool = False) -> Future[Any]:
         self.called.append(name)
         if name == "begin_payload":
             return self._answered({"upload": "u"})

@@ -23,7 +23,9 @@ class Calls(FakeTransport):
         self.answers = answers
         self.called: list[tuple[str, dict[str, Any]]] = []
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         self.called.append((name, body))
         future: Future[dict[str, Any]] = Future()
         answer = self.answers.pop(0)

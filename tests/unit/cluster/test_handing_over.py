@@ -7,12 +7,15 @@ Not covered: what becomes of topics (tests/unit/broker/topic/test_handing_over.p
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from typing import cast
 
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Threads
+from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.cluster.handing_over import CLOSE_SECONDS_MAX, HandOvers
 from dejaqueue.errors import Unavailable
+from dejaqueue.testing.virtual_clock import VirtualClock
 from tests.patience import PATIENCE_SECONDS, until
 
 TOPICS = {1: ["orders", "orders.dead"], 2: ["bills"], 3: []}
@@ -27,7 +30,13 @@ class Site:
         self.goes_on = threading.Event()
         self.released = {slot: threading.Event() for slot in TOPICS}
         self.is_away = False
-        self.hand_overs = HandOvers(Threads(), TOPICS.__getitem__, self.release, lambda: None)
+        self.clock: Clock = SteadyClock()
+        self.hand_overs = HandOvers(
+            Threads(), TOPICS.__getitem__, self.release, lambda: None, self.clock
+        )
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> None:
+        self.hand_overs.wait(self.clock.now_us() + int(seconds * 1e6))
 
     @property
     def broker(self) -> Broker:
@@ -57,7 +66,7 @@ class Site:
 def test_snapshots_are_taken_first__and_the_slot_is_released_last() -> None:
     site = Site()
     site.hand_overs.begin(site.broker, {1: 7})
-    site.hand_overs.wait(PATIENCE_SECONDS)
+    site.wait()
     names = TOPICS[1]
     assert sorted(site.noted[:2]) == [f"{name} prepared" for name in names]
     assert sorted(site.noted[2:4]) == [f"{name} given" for name in names]
@@ -73,17 +82,39 @@ def test_a_slot_that_hangs_holds_no_other() -> None:
     assert site.released[1].wait(PATIENCE_SECONDS)
     assert site.released[3].wait(PATIENCE_SECONDS)
     assert not site.released[2].is_set()
-    site.hand_overs.wait(0)  # not for ever
+    site.wait(0)  # not for ever
     site.goes_on.set()
     assert site.released[2].wait(PATIENCE_SECONDS)
     site.hand_overs.close()
+
+
+class Hanging:
+    """A hand-over that does not end."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.waited: list[float] = []
+
+    def result(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self._clock.advance(ms=round(seconds * 1_000))
+        raise TimeoutError
+
+
+def test_several_that_hang_are_waited_for_together() -> None:
+    clock = VirtualClock()
+    hand_overs = HandOvers(Threads(), TOPICS.__getitem__, lambda *_: None, lambda: None, clock)
+    hanging = [Hanging(clock) for _ in range(3)]
+    hand_overs._begun = cast("list[Future[None]]", hanging)
+    hand_overs.wait(clock.now_us() + 2_000_000)
+    assert [one.waited for one in hanging] == [[2.0], [0.0], [0.0]]
 
 
 def test_a_slot_is_handed_over_once__unless_it_was_this_brokers_again() -> None:
     site = Site()
     for revision in (4, 4, 9):
         site.hand_overs.begin(site.broker, {3: revision})
-        site.hand_overs.wait(PATIENCE_SECONDS)
+        site.wait()
         assert site.hand_overs.has(3, revision)
     assert site.noted == ["3 released at 4", "3 released at 9"]
     assert not site.hand_overs.has(3, 4)
@@ -94,13 +125,13 @@ def test_what_could_not_be_released_is_begun_anew() -> None:
     site = Site()
     site.is_away = True
     site.hand_overs.begin(site.broker, {3: 4})
-    site.hand_overs.wait(PATIENCE_SECONDS)
+    site.wait()
     assert site.hand_overs.has(3, 4)
     site.hand_overs.look_again()
     assert not site.hand_overs.has(3, 4)
     site.is_away = False
     site.hand_overs.begin(site.broker, {3: 4})
-    site.hand_overs.wait(PATIENCE_SECONDS)
+    site.wait()
     assert site.noted == ["3 released at 4"]
     site.hand_overs.close()
 

@@ -344,9 +344,10 @@ def test_a_topic_that_got_another_spread_is_another(sharded: ShardedBroker) -> N
 def test_calls_go_to_the_shards(sharded: ShardedBroker, routed: Routed) -> None:
     assert sharded.consumers("t") == [{"name": "c"}]
     assert routed.calls == [("stats", {"topic": "t"})]
-    answer: Future[dict[str, Any]] = sharded.ask("purge")
+    answer: Future[dict[str, Any]] = sharded.ask("cancel_where")
     assert answer.result() == {}
-    assert routed.calls[1] == ("purge", {})
+    assert routed.calls[1] == ("cancel_where", {})
+    assert routed.repeats == [True, False]
 
 
 def test_a_page_without_rows_is_a_page_all_the_same(sharded: ShardedBroker, routed: Routed) -> None:

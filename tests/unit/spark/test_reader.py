@@ -29,7 +29,9 @@ SCHEMA = StructType([StructField("id", LongType()), StructField("payload", Binar
 class AwayAtFirst(FakeTransport):
     """The broker is just being taken over when it is asked: that is no reason for a job to fail."""
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         if self.calls:
             return super().action(name, body)
         self.calls.append((name, body))

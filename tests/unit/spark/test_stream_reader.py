@@ -49,7 +49,9 @@ class Broker:
         self.is_closed = False
         self.transport = self
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         assert name == "claim"
         self.claims.append(body)
         partition = body["partition"]

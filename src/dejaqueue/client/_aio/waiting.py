@@ -54,7 +54,7 @@ async def repeat(core: ClientCore, name: str, body: dict[str, Any]) -> dict[str,
     """The answer to a call that does twice what it does once, or that changes nothing: it is made
     again while no broker answers."""
     try:
-        return await result(core.transport.action(name, body))
+        return await result(core.transport.action(name, body, repeats=True))
     except Unavailable:
         return await run(core.call, name, body)
 

@@ -31,7 +31,9 @@ class Broker(FakeTransport):
         super().__init__(ok)
         self._entries = [CronEntry(name, every_ms=3_600_000).to_dict() for name in names]
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         self.calls.append((name, body))
         future: Future[dict[str, Any]] = Future()
         future.set_result(self._answer_to(name, body))

@@ -17,7 +17,9 @@ from tests.unit.client.fake_transport import FakeTransport, ok
 class Transport(FakeTransport):
     """Answers every redrive with one page."""
 
-    def action(self, name: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+    def action(
+        self, name: str, body: dict[str, Any], *, repeats: bool = False
+    ) -> Future[dict[str, Any]]:
         self.asked = {key: value for key, value in body.items() if value is not None}
         future: Future[dict[str, Any]] = Future()
         future.set_result({"moved": 3, "left": 1, "next": None})

@@ -367,10 +367,10 @@ public final class Client implements AutoCloseable {
 
     private Frames.Reply writeOnce(Routes.Route route, ObjectNode command, VectorSchemaRoot root) {
         CompletableFuture<Frames.Frame> answer = new CompletableFuture<>();
-        FlightClient.PutListener replies = new Replies(answer::complete, answer::completeExceptionally);
+        Replies replies = new Replies(answer::complete, answer::completeExceptionally);
         FlightClient.ClientStreamListener stream = null;
         try (Attention.Watch watch = attention.watch(
-                route.broker(), () -> answer.completeExceptionally(Attention.silent()))) {
+                route.broker(), () -> replies.onError(Attention.silent()))) {
             route.broker().channel().resetConnectBackoff();
             stream = route.broker().flight().startPut(
                     descriptor(command), root, replies, streamOptions(route.follows()));
@@ -459,6 +459,7 @@ public final class Client implements AutoCloseable {
             onEnd.accept(DejaQException.unavailable("the broker ended the stream"));
         }
 
+        /** Whoever writes waits until the stream takes more, or until this is true. */
         @Override
         public boolean isCancelled() {
             return over;
