@@ -24,6 +24,7 @@ from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
 from dejaqueue.errors import DejaQError, NotActive
 from dev.services import Service
+from tests.backups import reach_ms
 from tests.cluster.served import three_brokers
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.disasters import FAR, Load, _payloads, now_ms
@@ -74,11 +75,11 @@ def standby_of(site: Site | Processes, **settings: object) -> BrokerProcess:
 def followed(standby: BrokerProcess, site: Site | Processes) -> None:
     """Return when the standby has all that was acknowledged before this."""
     site.archived()
-    reach_ms = site.reach_ms()
+    as_of_ms = reach_ms(site.where)
 
     def has_followed() -> bool:
         with Client(standby.url) as client:
-            return int(client.standby().get("as_of_ms", 0)) >= reach_ms
+            return int(client.standby().get("as_of_ms", 0)) >= as_of_ms
 
     until(has_followed, "it has followed")
 

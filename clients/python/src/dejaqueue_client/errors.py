@@ -225,11 +225,14 @@ class Unavailable(TryLater):
     Attributes:
         is_final: a journal says so: it takes nothing more before its process starts anew.
         is_unheard: a client says so: nobody was reached, so nothing can have happened.
+        is_silent: a client says so: whom it asked gives no sign of life, so what came of the call
+            is not known.
     """
 
     number = 32
     is_final = False
     is_unheard = False
+    is_silent = False
 
     @classmethod
     def by_file(cls, what: str, failure: OSError) -> Unavailable:
