@@ -211,7 +211,10 @@ class SharedStore(SegmentStore):
         try:
             lock = DirectoryLock(self.root / LOCKS, place.directory.name)
         except Locked as taken:
-            raise Unavailable(str(taken), AGAIN_MS) from None
+            shard = place.directory.name
+            away = Unavailable(str(taken), AGAIN_MS)
+            away.outside = str(taken).replace(str(self.root / LOCKS / shard), f"shard {shard}")
+            raise away from None
         try:
             # Entries of a number that no topic has are free: all that can be in it must be known.
             self._look_again()

@@ -31,8 +31,11 @@ def test_a_log_is_open_in_one_store_at_a_time(tmp_path: Path) -> None:
     one.make("t.7", 7)
     mine = one.open("t.7", 0, only_made=True)
     mine.append([make_ack(1)], 0, 1)
-    with pytest.raises(Unavailable, match=rf"locks/0000 is in use by process {os.getpid()}"):
+    with pytest.raises(
+        Unavailable, match=rf"locks/0000 is in use by process {os.getpid()}"
+    ) as away:
         other.open("t.7", 1, only_made=True)
+    assert away.value.told() == f"shard 0000 is in use by process {os.getpid()}"
     mine.close()
     theirs = other.open("t.7", 0, only_made=True)
     assert theirs.append([make_ack(1)], 1, 2) == 2
