@@ -113,6 +113,18 @@ def test_each_row_of_dejaq_names_the_peer_of_its_ratio() -> None:
     assert all(r.ratio is None for r in rows.values() if r.system != "dejaq")
 
 
+def test_processor_time_is_what_a_core_does__beside_redis() -> None:
+    costs = {("dejaq", "enqueue"): 2.0, ("redis", "enqueue"): 8.0, ("dejaq", "lease_ack"): 4.0}
+    rows = {(r.system, r.case): r for r in throughput.rows_of(MEDIANS, costs)}
+    own = rows["dejaq", "enqueue_per_core"]
+    assert (own.value, own.ratio, own.ratio_to) == (500_000.0, 4.0, "redis")
+    assert rows["redis", "enqueue_per_core"].value == 125_000.0
+    assert rows["dejaq", "lease_ack_per_core"].ratio is None
+    redis = {("redis", "single"): 2.0}
+    (single,) = (r for r in throughput.rows_of(MEDIANS | redis) if r.case == "single_by_redis")
+    assert (single.value, single.ratio, single.ratio_to) == (5.0, 2.5, "redis")
+
+
 def test_without_its_peer_a_row_has_no_ratio() -> None:
     (alone,) = throughput.rows_of({("dejaq", "enqueue"): 900.0})
     assert (alone.ratio, alone.ratio_to) == (None, None)
