@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from unittest import mock
 
 import pytest
+
+_CHANGING = threading.Lock()
+
+
+@contextmanager
+def changed_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Have the environment of this process say so, in short; any thread.
+
+    One at a time: to undo a change all of the environment is put back as it was, and a thread that
+    looks meanwhile sees none of it, and puts that back.
+    """
+    with _CHANGING, mock.patch.dict(os.environ, values):
+        yield
 
 
 class S3Server:

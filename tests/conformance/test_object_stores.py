@@ -23,6 +23,7 @@ from dejaqueue.testing.record_conformance import RecordConformance
 from dev.services.azurite import Azurite
 from dev.services.versitygw import Versitygw
 from tests.backups import check_bucket, client_of, restored, started, taken
+from tests.object_store import changed_environment
 from tests.server_fixtures import served
 
 pytestmark = pytest.mark.may_skip
@@ -97,7 +98,7 @@ class TestRecords(RecordConformance):
             name: value.replace(f":{self.served.port}", f":{port}")
             for name, value in self.served.environment.items()
         }
-        with mock.patch.dict(os.environ, there):
+        with changed_environment(there):
             bucket = ObjectBucket(
                 f"{self.url}/queues", "journal.url", PATIENCE_SECONDS, is_new_once=True
             )

@@ -7,11 +7,9 @@ test_bucket_journal_kill.py).
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -30,7 +28,7 @@ from dejaqueue.testing.shared_journal_conformance import (
     marks,
 )
 from dev.services.versitygw import Versitygw
-from tests.object_store import S3Server, s3_server
+from tests.object_store import S3Server, changed_environment, s3_server
 from tests.server_fixtures import served
 
 RECORD_BYTES_MAX = 1 << 20
@@ -81,7 +79,7 @@ def store_at(
 ) -> BucketRecordStore:
     """A store in a bucket that is reached by that address."""
     endpoint = {"AWS_ENDPOINT_URL": f"http://{address[0]}:{address[1]}"}
-    with mock.patch.dict(os.environ, (environment or {}) | endpoint):
+    with changed_environment((environment or {}) | endpoint):
         bucket = ObjectBucket(url, "journal.url", PATIENCE_SECONDS, is_new_once=True)
     return BucketRecordStore(bucket, RECORD_BYTES_MAX)
 
