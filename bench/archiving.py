@@ -90,6 +90,9 @@ def _behind(system: DejaqSystem, where: Path, plan: Plan) -> list[float]:
     archive = Archive.open(str(where))
     newest = archive.newest()
     while newest is None or archive.reach_ms(newest) < answered_ms[-1]:
+        # A piece is as of when its last message was durable, which is before that was answered;
+        # while nothing follows, there is no later one.
+        system.client.send(topic, b"", due=int(load.dues_ms[0]))
         time.sleep(0.05)
     chain = LogChain(archive.bucket, newest.chain)
     pieces = [
