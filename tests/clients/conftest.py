@@ -9,9 +9,8 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.flight.server import FlightServer
-from dev.services import registry
 from tests.clients.drivers import Driver, Drivers
-from tests.clients.places import BrokersOnRedis, Place, Processes
+from tests.clients.places import Place, Processes, brokers_on_redis
 from tests.integration.access_fixture import Site, running
 
 LANGUAGES = ("go", "java")
@@ -88,14 +87,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dri
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Three brokers of a cluster, on Redis."""
-    if lacking := registry.missing("redis"):
-        pytest.skip(lacking)
-    server = registry.start("redis")
-    try:
-        with BrokersOnRedis(tmp_path_factory.mktemp("brokers"), server.url) as place:
-            yield place
-    finally:
-        server.stop()
+    yield from brokers_on_redis(tmp_path_factory.mktemp("brokers"))
 
 
 @pytest.fixture(scope="module")

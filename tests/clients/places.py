@@ -10,6 +10,7 @@ import json
 import os
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from dejaqueue.errors import TryLater
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.test_processes_kill import children_of, is_gone
 from tests.patience import until
+from tests.server_fixtures import served
 
 LEASE_MS = 4_000
 NODES = ("a", "b", "c")
@@ -282,3 +284,10 @@ class Processes(Place):
         victim = self.pid(node)
         os.kill(victim, number)
         until(lambda: is_gone(victim), f"{node} has ended")
+
+
+def brokers_on_redis(folder: Path) -> Iterator[Place]:
+    """For a fixture to yield from: three brokers, and a server beneath of their own."""
+    for server in served("redis"):
+        with BrokersOnRedis(folder, server.url) as place:
+            yield place

@@ -22,8 +22,7 @@ import pytest
 from dejaqueue import AsyncClient, Client
 from dejaqueue.client.flight_transport import CALL_SECONDS_MAX
 from dejaqueue.errors import Unavailable
-from dev.services import registry
-from tests.clients.places import BrokersOnRedis, Place, Processes
+from tests.clients.places import Place, Processes, brokers_on_redis
 from tests.clients.stages import topics_of
 from tests.patience import PATIENCE_SECONDS
 
@@ -47,14 +46,7 @@ print("left", client.stats("left").scheduled, flush=True)
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Three brokers of a cluster, on Redis."""
-    if lacking := registry.missing("redis"):
-        pytest.skip(lacking)
-    server = registry.start("redis")
-    try:
-        with BrokersOnRedis(tmp_path_factory.mktemp("brokers"), server.url) as place:
-            yield place
-    finally:
-        server.stop()
+    yield from brokers_on_redis(tmp_path_factory.mktemp("brokers"))
 
 
 def seconds_of(call: Callable[[], object]) -> float:

@@ -24,6 +24,7 @@ import pytest
 
 from dejaqueue import Client
 from dejaqueue.backup.archive import Archive
+from dejaqueue.backup.manifest import Manifest
 from dejaqueue.times import show_instant
 from dev.services import Service
 from tests.backups import reach_ms, restored_by_command
@@ -195,6 +196,18 @@ def settings_of(root: Path) -> dict[str, object]:
     }
 
 
+def check_restored(site: Site, data: Path, load: PassingLoad, killed_ms: int) -> Manifest:
+    """Restore what is archived, and compare it with what was done; the backup that it follows."""
+    found = site.restored(data)
+    print(f"lost={killed_ms - found['cut_ms']} ms")
+    assert killed_ms - found["cut_ms"] < LOST_MS_MAX
+    with alone(data) as url:
+        check(url, load, found["cut_ms"])
+    manifest = Archive.open(site.where).newest()
+    assert manifest is not None
+    return manifest
+
+
 def test_journals_in_a_database_are_lost(
     tmp_path: Path, postgresql: Service, etcd: Service
 ) -> None:
@@ -205,13 +218,7 @@ def test_journals_in_a_database_are_lost(
         schema = str(brokers[0].data).rpartition("%3D")[2]
         with psycopg.connect(postgresql.url, autocommit=True) as connection:
             connection.execute(f"DROP SCHEMA {schema} CASCADE")
-    found = site.restored(tmp_path / "new")
-    print(f"lost={killed_ms - found['cut_ms']} ms")
-    assert killed_ms - found["cut_ms"] < LOST_MS_MAX
-    with alone(tmp_path / "new") as url:
-        check(url, load, found["cut_ms"])
-    manifest = Archive.open(site.where).newest()
-    assert manifest is not None
+    manifest = check_restored(site, tmp_path / "new", load, killed_ms)
     assert manifest.in_strands
     assert Archive.open(site.where).chain_damage(manifest)[0] == []
     before = site.restored(tmp_path / "before", "--to", show_instant(middle_ms))
@@ -277,11 +284,5 @@ def test_journals_on_other_servers_are_lost(
         site = Site(tmp_path, dict(zip("ab", brokers, strict=True)))
         site.filled()
         load, _, killed_ms = site.under_load("a", starts_again=False)
-    found = site.restored(tmp_path / "new")
-    print(f"lost={killed_ms - found['cut_ms']} ms")
-    assert killed_ms - found["cut_ms"] < LOST_MS_MAX
-    with alone(tmp_path / "new") as url:
-        check(url, load, found["cut_ms"])
-    manifest = Archive.open(site.where).newest()
-    assert manifest is not None
+    manifest = check_restored(site, tmp_path / "new", load, killed_ms)
     assert Archive.open(site.where).chain_damage(manifest)[0] == []

@@ -243,11 +243,15 @@ class ShardCalls:
     def claims(self, name: str, body: Body, field: str) -> Body:
         """Of several partitions."""
         given = body.get("claims")
-        if not isinstance(given, dict) or any(number_of(one) is None for one in given):
-            raise BadRequest("claims", "an object of lists of claims, by partition", given)
+        limit = "an object of lists of claims, by partition"
+        if not isinstance(given, dict):
+            raise BadRequest("claims", limit, given)
         bodies: dict[int, Body] = {}
         for partition, numbers in given.items():
-            shard = (number_of(partition) or 0) % self._spread
+            number = number_of(partition)
+            if number is None:
+                raise BadRequest("claims", limit, given)
+            shard = number % self._spread
             bodies.setdefault(shard, body | {"claims": {}})["claims"][partition] = numbers
         lost: Body = {}
         for answer in self._some(name, bodies, field):
