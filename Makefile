@@ -151,7 +151,7 @@ PLANTED ?=
 fuzz: venv-dev ## spoilt Arrow batches at a broker: no death, no InternalError, no secret (BATCHES=1000000 SEED=first PLANTED=hole)
 	@PYTHONPATH=src:. $(PY) -m tests.hostile.fuzz --batches $(BATCHES) --seed $(SEED) --planted "$(PLANTED)"
 
-.PHONY: mutants crash powercut crash-states soak chaos chaos-containers reliability
+.PHONY: mutants crash powercut crash-states soak mixture chaos chaos-containers reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
 
@@ -173,6 +173,9 @@ crash-states: venv-dev ## a crash, or a failure, at every call of the segment jo
 
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)
+
+mixture: venv-dev ## brokers with all features that may meet, drawn by seed, foreign clients, accidents, a restore (ARGS="--seed N --count 10 --seconds 30")
+	@PYTHONPATH=src:. $(PY) -m tests.mixture $(ARGS)
 
 chaos: venv-dev ## three brokers in networks that fail, killed, paused, their clocks moved, for 20 minutes (ARGS="--minutes N --backend servers|embedded --seed N --faults A,B"); needs root
 	@scripts/install.sh cluster

@@ -45,6 +45,11 @@ class BrokerProcess:
         return self._data
 
     @property
+    def environment(self) -> dict[str, str]:
+        """With its settings, for commands."""
+        return self._environment | {"PYTHONPATH": str(self.code)}
+
+    @property
     def url(self) -> str:
         return f"dejaq://127.0.0.1:{self.port}"
 
@@ -58,7 +63,7 @@ class BrokerProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env=self._environment | {"PYTHONPATH": str(self.code)},
+            env=self.environment,
             start_new_session=True,
         )
         assert self._process.stdout is not None

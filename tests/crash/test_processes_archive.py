@@ -76,9 +76,9 @@ class Site:
         given = [word for one in keys for word in ("--set", one)]
         return restored_by_command(self.where, self.root / "new", *more, *given)
 
-    def check(self, load: Load, until_ms: int) -> None:
+    def check(self, load: Load, until_ms: int, **settings: object) -> None:
         """Compare what is restored with what was acknowledged by then."""
-        broker = BrokerProcess(self.root / "new", self.root / "new.log", **self.keys)
+        broker = BrokerProcess(self.root / "new", self.root / "new.log", **self.keys, **settings)
         broker.start()
         try:
             check(broker.url, load, until_ms)
@@ -173,3 +173,6 @@ def test_a_graceful_stop_loses_nothing_with_the_directory(site: Site) -> None:
     found = site.restored()
     assert found["cut_ms"] >= ended_ms
     site.check(load, found["cut_ms"])
+    found = site.restored("--set", "server.processes=3")  # not as many as it was of
+    assert found["cut_ms"] >= ended_ms
+    site.check(load, found["cut_ms"], server__processes=3)

@@ -17,12 +17,14 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.consumers.gathering import UNREAD_MS
 from dejaqueue.broker.letters.dead_letters import DAMAGED_US
+from dejaqueue.client.results import by_row
 from dejaqueue.errors import BadRequest, JournalDamaged, TopicUnknown
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.schema.messages import SCAN, UNREAD
 from dejaqueue.setting_groups import SqsSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
+from dejaqueue.wire.frames import SettleOp
 from tests.damaged import BAD, COUNT, FILLERS, HOUR_MS, damage, damaged, payload, spoiled
 from tests.patience import until
 from tests.rules.broker_fixture import TOPIC, BrokerFixture
@@ -61,6 +63,21 @@ def test_the_others_are_delivered_and_acked(
         assert "is not what was written" in caplog.text or "damaged" in caplog.text, caplog.text
         broker.send([payload(COUNT)])
         assert consumer.payloads() == [payload(COUNT)]
+    finally:
+        broker.stop()
+
+
+def test_who_settles_all_of_a_delivery_is_answered_for_what_it_got(broker: BrokerFixture) -> None:
+    consumer = broker.consumer()
+    consumer.knows_its_clock()
+    try:
+        broker.advance(HOUR_MS)
+        [got] = [each for each in consumer.take_all() if len(each.ids) > 1]
+        for op in (SettleOp.EXTEND, SettleOp.ACK):
+            reply = consumer.settle(op, partition=got.partition, lease_id=got.lease_id)
+            assert reply.error is None
+            assert by_row(reply, len(got.ids)).all_statuses().tolist() == [0] * len(got.ids)
+        assert broker.counts()["leased"] == 0
     finally:
         broker.stop()
 

@@ -129,6 +129,7 @@ def lanes(seeds: int, first: int, flips: int, chaos_minutes: float) -> list[Lane
                 _of_pytest("crowds and floods", "tests/hostile"),
                 _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
                 Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
+                Part("mixture, four seeds", ("-m", "tests.mixture", "--count", "4")),
                 Part(f"chaos, {chaos_minutes:g} minutes", chaos, left_out=2),
             ]
         ),

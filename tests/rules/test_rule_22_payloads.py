@@ -200,6 +200,24 @@ def test_a_payload_that_cannot_be_read_now_comes_later__without_an_attempt_count
     assert kept.fixture.counts()["dead"] == 0
 
 
+def test_who_acks_a_delivery_of_which_a_payload_is_away_is_answered_for_what_it_got(
+    make_kept: MakeKept,
+) -> None:
+    kept = make_kept()
+    kept.fixture.send([b"first", LARGE[0], b"small"])
+    kept.bucket.is_away = True
+    consumer = kept.fixture.consumer()
+    got = consumer.take_all()
+    assert [payload for one in got for payload in one.payloads] == [b"first", b"small"]
+    for one in got:
+        reply = consumer.ack(one)
+        assert reply.rows in (0, len(one.ids))
+        assert not reply.all_statuses().any()
+    kept.back()
+    kept.fixture.advance(AWAY_MS)
+    assert consumer.payloads() == [LARGE[0]]
+
+
 def test_credit_of_what_is_not_delivered_comes_back(make_kept: MakeKept) -> None:
     kept = make_kept()
     kept.fixture.send([LARGE[0]])

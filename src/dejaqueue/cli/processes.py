@@ -28,6 +28,7 @@ from typing import Any, Final
 
 import click
 
+from dejaqueue.cli.divided_directory import KEPT, directory_of, process_count, shards_of_new
 from dejaqueue.cli.memory import BYTES_MIN, OF_MEMORY, memory_bytes
 from dejaqueue.cli.output import print_json
 from dejaqueue.cli.parent import VARIABLE
@@ -38,15 +39,9 @@ from dejaqueue.coordinator.facts_server import FactsServer
 from dejaqueue.coordinator.kept_facts import KeptFacts
 from dejaqueue.errors import BadRequest
 from dejaqueue.flight.shared_address import OPEN
-from dejaqueue.journal.interface import store_path
 from dejaqueue.journal.processes import prepare
 from dejaqueue.settings import BrokerSettings
 
-SHARDS_MIN: Final = 16
-SHARDS_EACH: Final = 4
-"""Of a new directory, for each process: so that more may come."""
-KEPT: Final = ("documents/", "cluster/")
-"""API keys, and which cluster it is: facts that outlive the parent."""
 PAUSE_MS_FIRST: Final = 250
 PAUSE_MS_MAX: Final = 30_000
 STEADY_MS: Final = 60_000
@@ -73,8 +68,8 @@ class Processes:
 
     def __init__(self, settings: BrokerSettings, chosen: dict[str, Any]) -> None:
         self._settings = settings
-        self._root = _directory(settings)
-        self._count = _count(settings.server.processes)
+        self._root = directory_of(settings)
+        self._count = process_count(settings)
         _check(settings, self._count)
         self._arguments = _arguments(chosen)
         self.names = [f"process-{number}" for number in range(1, self._count + 1)]
@@ -342,31 +337,6 @@ class _Child:
         except (ValueError, KeyError, TypeError):
             return
         self._on_ready(self)
-
-
-def shards_of_new(processes: int) -> int:
-    """How many shards a new directory has: as many for each process, so that also a topic whose
-    shards lie behind the last one and before the first meets all of them.
-
-    >>> [shards_of_new(count) for count in (1, 2, 3, 4, 5)]
-    [16, 16, 18, 16, 20]
-    """
-    return processes * max(SHARDS_EACH, -(-SHARDS_MIN // processes))
-
-
-def _count(text: str) -> int:
-    return len(os.sched_getaffinity(0)) if text == "auto" else int(text)
-
-
-def _directory(settings: BrokerSettings) -> Path:
-    """The data directory. Raises BadRequest: messages are kept elsewhere."""
-    url = settings.journal.url
-    path = store_path(url)
-    if path is None or "://" in url.removeprefix("segment://") or url.startswith("sqlite:"):
-        raise BadRequest(
-            "server.processes", "none but where messages are kept in a directory here", url
-        )
-    return path.absolute()
 
 
 def _check(settings: BrokerSettings, count: int) -> None:

@@ -71,11 +71,13 @@ def restore(
 
     Messages are as they were: what was acked stays acked, due times stay, what was leased comes at
     once. A restore that was broken off goes on when it is run again; until then no broker starts
-    there. Of a cluster, which has no topics yet, brokers may be running.
+    there. Of a cluster, which has no topics yet, brokers may be running; several processes, which
+    have none yet either (server.processes), may not.
     """
     from dejaqueue.backup.archive import Archive
     from dejaqueue.backup.instants import chosen
     from dejaqueue.broker.backup.restoring import Restore, RestorePlan, keys_of
+    from dejaqueue.cli.divided_directory import divided_of
     from dejaqueue.errors import BadRequest
     from dejaqueue.journal.encryption.master_keys import load_master_keys
     from dejaqueue.journal.registry import encrypt
@@ -93,14 +95,16 @@ def restore(
     # Before the journals are opened: what is written there first is a data key, by a master key
     # that may be the wrong one.
     keys_of(manifest, masters)
-    store = _opened(settings)
     say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
+    divided = divided_of(settings)
+    store = _opened(settings) if divided is None else divided.store
     try:
-        encrypt(store, settings.encryption)
+        if divided is None:
+            encrypt(store, settings.encryption)
         _put_back(archive, manifest.id, settings, say)
-        found = Restore(archive, manifest, store, masters, say).run(plan)
+        found = Restore(archive, manifest, store, masters, say, divided).run(plan)
     finally:
-        store.close()
+        (divided or store).close()
     if as_json:
         print_json(found.to_dict())
         return

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dejaqueue.access.key_ring import Documents, KeyRing
+from dejaqueue.access.key_ring import DOCUMENT, Documents, KeyRing
+from dejaqueue.access.key_set import key_set_of
 from dejaqueue.access.seal import Seal
 from dejaqueue.clock import Clock, SteadyClock
 from dejaqueue.coordinator.bells import VALUE_BYTES_MAX
@@ -92,6 +93,12 @@ class SharedKeys:
     def load_document(self, name: str) -> str | None:
         """What is stored, None at first. Raises Unavailable."""
         return _text(self._coordinator.get(PREFIX + name))
+
+    def put_back(self, text: str) -> None:
+        """Store keys that were kept elsewhere without a seal, unless there are some: those of a
+        backup. Raises JournalDamaged, Refused, Unavailable."""
+        sealed = key_set_of(text, None).to_text(self._seal)
+        self.change_document(DOCUMENT, lambda found: sealed if found is None else None)
 
     def change_document(self, name: str, change: Callable[[str | None], str | None]) -> None:
         """Store what `change` makes of what is stored; None = it stays.

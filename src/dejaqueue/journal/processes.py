@@ -50,6 +50,11 @@ def prepare(root: Path, shards: int) -> tuple[DirectoryLock, int]:
     return lock, probe.shards
 
 
+def is_divided(root: Path) -> bool:
+    """Whether a directory was made for several processes."""
+    return (root / LOCKS).is_dir()
+
+
 class ProcessStore(JournalStore):
     """All journals, as one of the processes has them.
 

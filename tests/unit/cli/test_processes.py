@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.cli.processes import Processes, _arguments, _count, shards_of_new
-from dejaqueue.cluster.placement import dealt
+from dejaqueue.cli.processes import Processes, _arguments
 from dejaqueue.errors import BadRequest
 from dejaqueue.setting_groups import DoqSettings
 from dejaqueue.settings import BrokerSettings, ClusterSettings, JournalSettings, ServerSettings
@@ -63,24 +62,6 @@ def test_settings_that_do_not_fit_are_refused(given: BrokerSettings, text: str) 
 )
 def test_settings_that_fit_are_taken(given: BrokerSettings) -> None:
     assert len(Processes(given, {}).names) == 3
-
-
-def test_auto_is_a_process_for_each_core() -> None:
-    assert _count("auto") >= 1
-    assert _count("7") == 7
-    for wrong in ("0", "many", "100", "-1"):
-        with pytest.raises(ValueError, match="processes"):
-            settings(processes=wrong)
-
-
-@pytest.mark.parametrize("count", range(1, 20))
-def test_a_topic_with_a_shard_for_each_process_meets_all_of_them(count: int) -> None:
-    """Wherever it begins: its shards lie side by side, and the first slot follows the last."""
-    names = tuple(f"process-{number}" for number in range(count))
-    slots = shards_of_new(count)
-    owners = dealt(names, slots, names)
-    for start in range(slots):
-        assert {owners[(start + shard) % slots] for shard in range(count)} == set(names)
 
 
 def test_children_get_the_same_command_line() -> None:

@@ -11,11 +11,11 @@ See: archived_partition.py, one partition; archived_decisions.py; lineage.py; do
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import xxhash
 
@@ -25,7 +25,7 @@ from dejaqueue.backup.manifest import Manifest, PartitionCopy
 from dejaqueue.broker.backup.archive_tail import ArchiveTail, partition_number
 from dejaqueue.broker.backup.archived_decisions import ArchivedDecisions, Decisions
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition, void_leases, write
-from dejaqueue.broker.backup.backups import CATALOGUE
+from dejaqueue.broker.backup.backups import CATALOGUE, KEYS
 from dejaqueue.broker.backup.strand_tail import StrandTail
 from dejaqueue.catalogue.changes import (
     AlteredTopic,
@@ -165,6 +165,16 @@ def check_finished(store: JournalStore) -> None:
         )
 
 
+class DirectoryPort(Protocol):
+    """What a directory of several processes has, which none of them has open."""
+
+    def lays_out(self, rows: Mapping[str, TopicRow]) -> None:
+        """Hear by their names which topics are about to be made: they lie where it says."""
+
+    def put_back_keys(self, text: str) -> None:
+        """Have the API keys of a backup, unless there are some."""
+
+
 class Restore:
     """One restore.
 
@@ -173,6 +183,7 @@ class Restore:
         store: where it goes; nobody else has it open.
         masters: keys to open the backup with.
         report: told what is done, a line at a time.
+        divided: where the store is divided by several processes; None = it is not.
     """
 
     def __init__(
@@ -182,12 +193,13 @@ class Restore:
         store: JournalStore,
         masters: Sequence[MasterKey] = (),
         report: Callable[[str], None] = lambda _: None,
+        divided: DirectoryPort | None = None,
     ) -> None:
         self._archive, self._manifest, self._store = archive, manifest, store
         self._masters = masters
         self._cipher = cipher_of(manifest, masters)
         self._tail: ArchiveTail | None = None
-        self._report = report
+        self._report, self._divided = report, divided
         self._restored = RestoreReport(manifest.id, manifest.cut_ms)
         self._decisions = ArchivedDecisions(lambda *_: {}, ())
         self._source: FoundedCluster | None = None
@@ -231,13 +243,20 @@ class Restore:
             for name in facts["ids"]:
                 if log.state.next_ids(name) < state.next_ids(name):
                     _raise_ids(name, state.next_ids(name), log)
+            if log.state.cluster is not None:
+                slots = log.state.cluster.slots
+                rows = [replace(row, start=self._start(row, slots)) for row in rows]
+                if self._divided is not None:
+                    self._divided.lays_out({plan.new_name or row.topic.name: row for row in rows})
             for row in rows:
                 self._restore_topic(row, plan.new_name or row.topic.name, plan.until_ms, log)
         finally:
             log.close()
         if not plan.topics:
             for name, text in manifest.documents.items():
-                if store.load_document(name) is None:
+                if name == KEYS and self._divided is not None:
+                    self._divided.put_back_keys(text)
+                elif store.load_document(name) is None:
                     store.store_document(name, text)
         store.store_document(DOCUMENT, json.dumps(facts | {"done": True}))
         return self._restored
@@ -437,12 +456,8 @@ class Restore:
     ) -> None:
         """Write the journals of a topic under the number that it gets next, and then its row."""
         counts = row.counts or (topic.partitions,)
-        cluster, restored = log.state.cluster, self._restored
-        assert cluster is not None
-        start = row.start
-        if self._source is None or self._source.slots != cluster.slots:
-            start = xxhash.xxh3_64_intdigest(topic.name.encode()) % cluster.slots
-        made = MadeTopic(replace(topic, partitions=counts[0]), start)
+        restored = self._restored
+        made = MadeTopic(replace(topic, partitions=counts[0]), row.start)
         for _ in range(NUMBER_TRIES):
             log.read()
             number = log.state.revision + 1
@@ -458,6 +473,12 @@ class Restore:
             self._store.drop(journals)
             restored.messages, restored.voided, restored.partitions = before
         raise Unavailable("topics are made in this cluster meanwhile: run it again", 1_000)
+
+    def _start(self, row: TopicRow, slots: int) -> int:
+        """The slot of a topic's first shard, of so many: where it was, if there were as many."""
+        if self._source is not None and self._source.slots == slots:
+            return row.start
+        return int(xxhash.xxh3_64_intdigest(row.topic.name.encode()) % slots)
 
     def _archived(self, copy: PartitionCopy) -> ArchivedPartition:
         later = None

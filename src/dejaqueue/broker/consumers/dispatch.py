@@ -20,7 +20,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.consumers.assignment import NOBODY
 from dejaqueue.broker.consumers.credit_queue import CreditQueue
-from dejaqueue.broker.consumers.held_lease import HeldLease, LeaseKey, let_go
+from dejaqueue.broker.consumers.held_lease import HeldLease, LeaseKey, SentRows, let_go
 from dejaqueue.broker.consumers.holders import Holders
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads
@@ -512,6 +512,22 @@ class Dispatcher:
         with self._lock:
             consumer.delivered_count += rows
             consumer.settled_count += rows
+
+    def sent_in_part(
+        self, consumer: Consumer, partition: int, lease_id: int, sent: SentRows
+    ) -> None:
+        """Note that other rows of a lease were not sent, and are given back: who settles all of it
+        means these, and is answered for these."""
+        with self._lock:
+            held = consumer.leases.get((partition, lease_id))
+            if held is not None:
+                held.rows, held.sent = len(sent.sequences), sent
+
+    def rows_sent(self, consumer: Consumer, partition: int, lease_id: int) -> SentRows | None:
+        """The rows that were sent of a lease; None = all that it has."""
+        with self._lock:
+            held = consumer.leases.get((partition, lease_id))
+            return None if held is None else held.sent
 
     def settled(self, consumer: Consumer, partition: int, lease_id: int, rows: int) -> None:
         """Note that rows of a lease were acked or nacked; -1 as rows = all of them."""

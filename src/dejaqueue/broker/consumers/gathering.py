@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import Push
+from dejaqueue.broker.consumers.held_lease import SentRows
 from dejaqueue.broker.consumers.row_reader import (
     DAMAGE,
     NoRows,
@@ -50,6 +51,7 @@ UNREAD_MS = 1_000
 """Before a delivery that could not be read is tried again."""
 _unread = LogRate(10, 60)
 _PAYLOAD = DELIVERY.names.index("payload")
+_ID, _ATTEMPTS = DELIVERY.names.index("id"), DELIVERY.names.index("attempts")
 _HEADERS, _TAGS = DELIVERY.field("headers").type, DELIVERY.field("tags").type
 # Not made of a list: pyarrow would import pandas for that, if it is there.
 _NONE = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in DELIVERY], schema=DELIVERY)
@@ -191,10 +193,25 @@ def readable_batches(pushes: list[Push], now_ms: int) -> list[pa.RecordBatch]:
     if len(pushes) == 1 and is_at_hand(pushes[0], now_ms):
         return [batch_at_hand(pushes[0])]
     try:
-        return delivery_batches(pushes)
+        batches = delivery_batches(pushes)
     except DejaQError:
         left = partial(_not_read, now_ms=now_ms)
-        return [_undamaged(push, lambda part: delivery_batches([part])[0], left) for push in pushes]
+        batches = [
+            _undamaged(push, lambda part: delivery_batches([part])[0], left) for push in pushes
+        ]
+    for push, batch in zip(pushes, batches, strict=True):
+        if 0 < batch.num_rows < len(push.leased.sequences):
+            _note_sent(push, batch)
+    return batches
+
+
+def _note_sent(push: Push, batch: pa.RecordBatch) -> None:
+    """Only a part of a lease goes to the consumer: who settles the lease means that part."""
+    if push.consumer is not None and not push.is_done:
+        ids, attempts = batch.column(_ID).to_numpy(), batch.column(_ATTEMPTS).to_numpy()
+        sent = SentRows(ids & limits.SEQUENCE_MAX, attempts)
+        dispatcher = push.consumer.dispatcher
+        dispatcher.sent_in_part(push.consumer, push.partition, push.leased.lease_id, sent)
 
 
 def acked_batch(push: Push, now_ms: int) -> pa.RecordBatch:

@@ -7,10 +7,19 @@ See: dispatch.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+
+from dejaqueue.engine.arrays import Int64s, UInt16s
 
 LeaseKey: TypeAlias = tuple[int, int]
 """Number of the partition, id of the lease."""
+
+
+class SentRows(NamedTuple):
+    """The rows of a lease that were sent, by sequence and attempt, in the order of the delivery."""
+
+    sequences: Int64s
+    attempts: UInt16s
 
 
 @dataclass(slots=True)
@@ -20,11 +29,13 @@ class HeldLease:
     Attributes:
         rows: not settled yet.
         due_ms: when the last of its rows is due: given back, none may come before (rule 2).
+        sent: what was sent of it, where others of its rows could not be read; None = all of it.
     """
 
     rows: int
     lease_end_ms: int
     due_ms: int
+    sent: SentRows | None = None
 
 
 def let_go(leases: dict[LeaseKey, HeldLease], lease: LeaseKey, rows: int) -> int:

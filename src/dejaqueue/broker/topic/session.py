@@ -125,13 +125,15 @@ class ConsumerSession:
 
     def _settle_leases(self, settle: Settle, reply: ReplyTo) -> None:
         self._topic.partitions.check("settle.partition", settle.partition)
+        dispatcher, lease = self._topic.dispatcher, (settle.partition, settle.lease_id)
+        sent = None if settle.lease_id < 0 else dispatcher.rows_sent(self.consumer, *lease)
         if settle.op is SettleOp.EXTEND:
             ids = [settle.lease_id] if settle.lease_ids is None else settle.lease_ids.tolist()
             lease_ms = settle.argument_ms or self._topic.topic.lease_ms
             end_ms = self._clock.utc_ms() + lease_ms
-            self._topic.dispatcher.extended(self.consumer, settle.partition, ids, end_ms)
+            dispatcher.extended(self.consumer, settle.partition, ids, end_ms)
         else:
-            self._topic.dispatcher.settled(self.consumer, settle.partition, settle.lease_id, -1)
+            dispatcher.settled(self.consumer, *lease, -1)
         request = SettleRequest(
             settle.op,
             settle.number,
@@ -143,6 +145,8 @@ class ConsumerSession:
             release=settle.release,
             lease_ids=settle.lease_ids,
         )
+        if sent is not None:
+            request = replace(request, lease_id=-1, **sent._asdict())
         self._topic.submit(settle.partition, request)
 
     def _settle_rows(self, settle: Settle, reply: ReplyTo) -> None:

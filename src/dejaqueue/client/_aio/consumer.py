@@ -292,9 +292,11 @@ class AsyncMessageBatch(BatchFields):
     def messages(self) -> list[AsyncMessage]:
         """Each of them, to be settled one by one."""
         self._handled()
-        columns = MessageColumns(self._core, self._keeper, self._rows)
+        columns = MessageColumns(self._core, self._rows)
         lateness_us = self.lateness_us.tolist()
-        return [AsyncMessage(columns, at, lateness_us[at]) for at in range(len(columns))]
+        return [
+            AsyncMessage(columns, at, lateness_us[at], self._keeper) for at in range(len(columns))
+        ]
 
 
 class _AsyncReceiver:
@@ -431,7 +433,7 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
                     raise StopAsyncIteration
                 core = self._core.owner(found)
                 with self._rest:
-                    self._index, self._columns = 0, MessageColumns(core, self, found)
+                    self._index, self._columns = 0, MessageColumns(core, found)
 
     async def run(
         self, work: Callable[[AsyncMessage], Awaitable[object]], *, concurrency: int = 1
@@ -518,7 +520,7 @@ class AsyncConsumer(_AsyncReceiver, AsyncIterator[AsyncMessage]):
         late_us = max(broker_us - columns.dues_ms[index] * 1000, 0)
         core.lateness.add(late_us)
         self._last = columns.last = Handed(columns.rows, index)
-        return AsyncMessage(columns, index, late_us)
+        return AsyncMessage(columns, index, late_us, self)
 
 
 class AsyncBatchConsumer(_AsyncReceiver, AsyncIterator[AsyncMessageBatch]):

@@ -288,9 +288,9 @@ class MessageBatch(BatchFields):
     def messages(self) -> list[Message]:
         """Each of them, to be settled one by one."""
         self._handled()
-        columns = MessageColumns(self._core, self._keeper, self._rows)
+        columns = MessageColumns(self._core, self._rows)
         lateness_us = self.lateness_us.tolist()
-        return [Message(columns, at, lateness_us[at]) for at in range(len(columns))]
+        return [Message(columns, at, lateness_us[at], self._keeper) for at in range(len(columns))]
 
 
 class _Receiver:
@@ -427,7 +427,7 @@ class Consumer(_Receiver, Iterator[Message]):
                     raise StopIteration
                 core = self._core.owner(found)
                 with self._rest:
-                    self._index, self._columns = 0, MessageColumns(core, self, found)
+                    self._index, self._columns = 0, MessageColumns(core, found)
 
     def run(self, work: Callable[[Message], object], *, concurrency: int = 1) -> None:
         """Call `work` with each message at its time; ack when it returns, nack when it raises.
@@ -510,7 +510,7 @@ class Consumer(_Receiver, Iterator[Message]):
         late_us = max(broker_us - columns.dues_ms[index] * 1000, 0)
         core.lateness.add(late_us)
         self._last = columns.last = Handed(columns.rows, index)
-        return Message(columns, index, late_us)
+        return Message(columns, index, late_us, self)
 
 
 class BatchConsumer(_Receiver, Iterator[MessageBatch]):

@@ -72,15 +72,13 @@ class MessageColumns:
     """The rows of a slice, column by column.
 
     Attributes:
-        keeper: the consumer; a message keeps it open, or its lease would end with it.
         last: the row that was handed over last.
     """
 
     last: Handed | None = None
 
-    def __init__(self, core: ConsumeCore, keeper: object, rows: Slice) -> None:
+    def __init__(self, core: ConsumeCore, rows: Slice) -> None:
         self.core = core
-        self.keeper = keeper
         self.rows = rows
 
     def __len__(self) -> int:
@@ -171,9 +169,14 @@ class MessageFields:
         is_settled: it was acked or nacked here, or given to a transaction.
     """
 
-    __slots__ = ("_columns", "_index", "is_settled", "lateness_us")
+    __slots__ = ("_columns", "_index", "_keeper", "is_settled", "lateness_us")
 
-    def __init__(self, columns: MessageColumns, index: int, lateness_us: int) -> None:
+    def __init__(
+        self, columns: MessageColumns, index: int, lateness_us: int, keeper: object = None
+    ) -> None:
+        # The consumer: a message keeps it open, or its lease would end with it. Not by its columns,
+        # which the consumer has, too: a consumer in a circle is open until Python looks for those.
+        self._keeper = keeper
         self._columns = columns
         self._index = index
         self.is_settled = False

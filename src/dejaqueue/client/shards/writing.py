@@ -154,5 +154,7 @@ class _Whole:
         if unknown or not lost:
             return (unknown or self._errors)[0]
         if len(lost) < len(self._parts):
-            return Unavailable(f"a part of the batch was carried out, of another: {lost[0]}", 50)
+            return Unavailable(
+                f"rows of some shards were carried out, those of others were not: {lost[0]}", 50
+            )
         return lost[0]

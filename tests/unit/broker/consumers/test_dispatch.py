@@ -10,6 +10,7 @@ import pytest
 
 from dejaqueue import limits
 from dejaqueue.broker.consumers.dispatch import RUN_MAX, Consumer, Dispatcher, Push
+from dejaqueue.broker.consumers.held_lease import SentRows
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.model import TagFilter
@@ -206,6 +207,19 @@ def test_a_settled_or_ended_lease_is_forgotten() -> None:
     released = given_back(one)
     dispatcher.remove(one, release=True)
     assert released == []
+
+
+def test_of_a_lease_that_was_sent_in_part_only_that_is_meant() -> None:
+    dispatcher, (one,), _ = make()
+    dispatcher.holds(one, 3, leased(5))
+    assert dispatcher.rows_sent(one, 3, 9) is None
+    sent = SentRows(np.array([1, 4]), np.array([1, 1], np.uint16))
+    dispatcher.sent_in_part(one, 3, 9, sent)
+    assert dispatcher.rows_sent(one, 3, 9) is sent
+    dispatcher.settled(one, 3, 9, -1)
+    assert (one.leases, one.settled_count) == ({}, 2)
+    dispatcher.sent_in_part(one, 3, 9, sent)  # it was settled before
+    assert dispatcher.rows_sent(one, 3, 9) is None
 
 
 def test_too_many_consumers(monkeypatch: pytest.MonkeyPatch) -> None:

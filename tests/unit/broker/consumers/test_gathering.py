@@ -25,6 +25,7 @@ from dejaqueue.broker.consumers.gathering import (
     readable_batches,
     text_of,
 )
+from dejaqueue.broker.consumers.held_lease import SentRows
 from dejaqueue.engine.arrays import Int64s, Words
 from dejaqueue.engine.commands import Lease
 from dejaqueue.engine.effects import Leased
@@ -219,7 +220,13 @@ def test_damaged_rows_hold_up_no_others() -> None:
         named = rows.sequences.tolist(), rows.attempts.tolist()
         refused.append((consumer, partition, *named, again_ms))
 
-    consumer: Any = SimpleNamespace(dispatcher=SimpleNamespace(could_not_read=could_not_read))
+    noted: list[tuple[int, list[int]]] = []
+
+    def sent_in_part(_who: object, partition: int, _lease_id: int, sent: SentRows) -> None:
+        noted.append((partition, sent.sequences.tolist()))
+
+    dispatcher = SimpleNamespace(could_not_read=could_not_read, sent_in_part=sent_in_part)
+    consumer: Any = SimpleNamespace(dispatcher=dispatcher)
     parts = leased(3, 2), leased(0, 3), leased(1, 1), leased(2, 1)
     together = [replace(push, consumer=consumer) for push in pushes(journal, *map(apart, parts))]
     batches = readable_batches(together, 5_000)
@@ -229,6 +236,8 @@ def test_damaged_rows_hold_up_no_others() -> None:
     [sequence] = leased(1, 1).sequences.tolist()
     attempt = leased(1, 1).attempts.tolist()
     assert refused == [(consumer, 2, [sequence], attempt, 5_000 + UNREAD_MS)] * 2
+    whole = leased(0, 3).sequences.tolist()
+    assert noted == [(2, [one for one in whole if one != sequence])]
 
 
 def test_damaged_rows_that_are_acked_before_they_are_sent_are_left_out() -> None:

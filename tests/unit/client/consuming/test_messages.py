@@ -27,7 +27,7 @@ def slice_of(batch: pa.RecordBatch) -> Slice:
 
 
 def test_fields() -> None:
-    columns = MessageColumns(CORE, None, slice_of(delivery_batch([1_000, 2_500], 40, 3)))
+    columns = MessageColumns(CORE, slice_of(delivery_batch([1_000, 2_500], 40, 3)))
     message = MessageFields(columns, 1, 17)
     assert (message.id, message.due_ms, message.attempt, message.lateness_us) == (41, 2_500, 3, 17)
     assert message.due == datetime(1970, 1, 1, 0, 0, 2, 500_000, tzinfo=UTC)
@@ -37,16 +37,16 @@ def test_fields() -> None:
 
 
 def test_one_row_alone() -> None:
-    columns = MessageColumns(CORE, None, slice_of(delivery_batch([1, 2, 3])))
+    columns = MessageColumns(CORE, slice_of(delivery_batch([1, 2, 3])))
     row = MessageFields(columns, 2, 0)._row()
     assert (row.ids.tolist(), row.attempts.tolist(), row.is_whole) == ([2], [1], False)
     alone = slice_of(delivery_batch([1]))
-    assert MessageFields(MessageColumns(CORE, None, alone), 0, 0)._row() is alone
+    assert MessageFields(MessageColumns(CORE, alone), 0, 0)._row() is alone
 
 
 def test_columns_that_were_not_sent_have_defaults() -> None:
     batch = delivery_batch([1]).select(["id", "due", "attempts"])
-    message = MessageFields(MessageColumns(CORE, None, slice_of(batch)), 0, 0)
+    message = MessageFields(MessageColumns(CORE, slice_of(batch)), 0, 0)
     assert (message.payload, message.key, message.priority) == (b"", None, 32_768)
     assert (message.tags, message.headers) == ((), {})
 

@@ -142,7 +142,7 @@ def test_elsewhere_of_a_part_is_not_said_of_the_whole() -> None:
     bench.answer_both(Elsewhere("moved"), {})
     error = future.exception(0)
     assert type(error) is Unavailable
-    assert "a part of the batch was carried out" in str(error)
+    assert "rows of some shards were carried out" in str(error)
 
 
 def test_rows_that_only_some_shards_refuse_do_not_look_as_if_nothing_was_done() -> None:
