@@ -601,6 +601,8 @@ class Broker:
         if not is_there:
             # Of a cluster, another broker may have made the topic a moment ago.
             return self.alone is None
+        if self.alone is not None and topic is not None:
+            return self.runtime(topic.name)  # also what a shard had, in a cluster that was followed
         return self.runtime(name) if self.serves(name) else True
 
     def _finish_told(self) -> None:
@@ -636,6 +638,7 @@ class Broker:
     def replaced(self, fence: Fence) -> None:
         """Serve nothing any more: a standby has taken the place of this broker. Any thread."""
         self.site.replace(fence)
+        self._payload_collector.stop()  # what ended here may not have ended there
         with self._lock:
             gone, self._topics = list(self._topics.values()), {}
         take_out(self.store, fence, gone, self.site)

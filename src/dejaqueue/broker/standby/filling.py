@@ -15,6 +15,7 @@ See: backup/archived_partition.py, which reads the archive; follower.py, which g
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from dejaqueue.backup.manifest import Manifest
 from dejaqueue.broker.backup.archived_partition import ArchivedPartition
 from dejaqueue.broker.backup.backups import CATALOGUE
 from dejaqueue.broker.backup.restoring import cipher_of
+from dejaqueue.broker.payloads.payloads import DOCUMENT as PAYLOADS
+from dejaqueue.broker.payloads.payloads import FORMER
 from dejaqueue.broker.shard import entries
 from dejaqueue.broker.standby.record import DOCUMENT
 from dejaqueue.catalogue.log import JOURNAL, snapshot_of
@@ -126,6 +129,8 @@ def fill(
     state.cluster = None  # whichever brokers it was of, here is one
     for name, text in manifest.documents.items():
         store.store_document(name, text)
+    if manifest.payload_ids:  # who is promoted deletes what nothing needs any more
+        store.store_document(PAYLOADS, json.dumps({FORMER: manifest.payload_ids}))
     rows = {row.number: row for row in (*state.rows.values(), *state.leaving.values())}
     for number, row in rows.items():
         if row.is_used:

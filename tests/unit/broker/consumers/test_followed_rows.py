@@ -1,7 +1,7 @@
-"""Covers: rows that lie elsewhere when they are read: once more, twice, some of them, or done; which
-columns are read.
+"""Covers: rows that lie elsewhere when they are read: once more, twice, some of them, done;
+which columns are read.
 
-Not covered: brokers that copy rows meanwhile (tests/unit/broker/calls/test_copied_rows.py).
+Not covered: brokers that copy rows meanwhile (tests/integration/test_copied_rows.py).
 """
 
 from __future__ import annotations

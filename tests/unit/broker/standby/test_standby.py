@@ -8,9 +8,11 @@ Not covered: processes that are killed or paused, S3, load (tests/crash/test_sta
 from __future__ import annotations
 
 import base64
+import io
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,12 @@ from dejaqueue.broker.watching.health import health_of
 from dejaqueue.connections.bucket import DirectoryBucket
 from dejaqueue.errors import DejaQError, NotActive, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import Topic, TopicKind
-from dejaqueue.setting_groups import BackupSettings, EncryptionSettings, StandbySettings
+from dejaqueue.setting_groups import (
+    BackupSettings,
+    EncryptionSettings,
+    PayloadSettings,
+    StandbySettings,
+)
 from dejaqueue.settings import BrokerSettings
 from tests.backups import client_of, newest, settings_of, taken
 from tests.patience import until
@@ -481,6 +488,68 @@ def test_an_encrypted_standby_follows_into_another_chain(tmp_path: Path) -> None
             broker.stop()
     for path in (tmp_path / "standby").rglob("*"):
         assert not path.is_file() or b"secret" not in path.read_bytes(), path
+
+
+def test_large_payloads_of_the_other_site_are_read__and_go_when_their_messages_are_done(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "payloads"
+    apart = {"payloads": PayloadSettings(url=str(store), inline_bytes_max=1 << 10)}
+    sites = Sites(tmp_path, **apart)
+
+    def stored() -> set[str]:
+        return {one.name for one in DirectoryBucket(store).objects("")}
+
+    def compare(broker: Broker) -> None:
+        broker._payload_collector.collect(orphan_ms=-(10**13))
+        broker._payload_collector.delete_doomed(stale_ms=0)
+
+    try:
+        client = client_of(sites.active)
+        client.create_topic("gone")
+        client.alter_topic("a", max_payload_bytes=4 << 20)
+        large = [bytes([number]) * 5_000 for number in range(6)]
+        send(sites.active, *large[:2], delay=0)
+        send(sites.active, large[2], topic="gone")
+        client.send("a", io.BytesIO(b"s" * 2_000_000), key="streamed", delay=0)
+        client.send("a", large[5], key="cancelled", delay=FAR)
+        sites.backed_up()
+        standby = sites.standby()
+        send(sites.active, *large[3:5], delay=0)
+        sites.followed(standby)
+        before = {name for name in stored() if "/uploads/" not in name}  # the message has a copy
+        assert len(before) > 7
+        promoted(standby)
+        until(lambda: sites.active.site.refusal() is not None or send_lost(sites), "it is refused")
+        compare(sites.active)  # it deletes nothing that is this one's now
+        compare(standby)
+        assert before <= stored()
+        mine = client_of(standby)
+        with mine.consume("a", idle_ms=2_000, max_messages=5, prefetch=1) as messages:
+            taken_now = set()
+            for message in messages:
+                with message.open() as payload:
+                    taken_now.add(b"".join(payload))
+                message.ack()
+        assert taken_now == {large[0], large[1], large[3], large[4], b"s" * 2_000_000}
+        mine.cancel("a", keys=["cancelled"])
+        mine.delete_topic("gone")
+        compare(standby)
+        assert not before & stored()
+        # A backup of this site has the ids of both, for whoever follows it.
+        assert taken(standby, tmp_path / "archive")["state"] == "done"
+        assert newest(tmp_path / "archive").payload_ids == standby.payloads.ids
+        assert len(standby.payloads.ids) == 2
+    finally:
+        for broker in sites.brokers:
+            broker.stop()
+
+
+def send_lost(sites: Sites) -> bool:
+    """Send something to the one that was replaced, which tells it."""
+    with suppress(DejaQError):
+        send(sites.active, b"lost")
+    return False
 
 
 def test_a_promotion_waits_for_what_another_chain_has(
