@@ -190,6 +190,39 @@ def test_full_backups_replace_the_one_that_it_began_with(sites: Sites) -> None:
     assert standby.standby.trouble == ""
 
 
+def test_strands_of_another_chain_are_followed(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A backup that finds a broker which archives nothing begins it."""
+    monkeypatch.setattr(standby_module, "CHAIN_LOOK_US", 50_000)
+    sites.filled()
+    standby = sites.standby()
+    for name in NAMES:
+        sites.send_to_owner(name, ["followed"])
+    sites.followed(standby)
+    before = Archive.open(sites.where).newest()
+    assert before is not None
+    sites.brokers["a"].backups.archiver._break("a test")
+    for name in NAMES:
+        sites.send_to_owner(name, ["in between"])
+    made(sites, "later")
+    sites.send_to_owner("later", ["x"])
+    assert taken(sites.brokers["b"], sites.where)["state"] == "done"
+    after = Archive.open(sites.where).newest()
+    assert after is not None
+    assert after.chain != before.chain
+    for name in NAMES:
+        sites.send_to_owner(name, ["behind it"])
+    sites.followed(standby)
+    for name in (*NAMES, "later"):
+        assert rows(standby, name) == rows(sites.owner(name), name), name
+    assert "begins anew with another backup" in caplog.text
+    done = standby.call("promote")
+    assert done["state"] == "active"
+    for name in NAMES:
+        assert {"followed", "in between", "behind it"} <= set(there(standby, name))
+
+
 def test_what_no_cut_has_is_not_shown__and_after_a_while_that_is_told(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:

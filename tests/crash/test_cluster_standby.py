@@ -196,6 +196,14 @@ def test_processes_are_replaced_by_a_standby_while_they_run(tmp_path: Path) -> N
         with Client(standby.url) as client:
             client.send("singles", b"later", delay=FAR)
             assert b"to the old one" not in _payloads(client, "singles")
+        # A process that ends is refused when it is started again, and then all end.
+        process, children = site.broker.pid, children_of(site.broker.pid)
+        os.kill(children[0], signal.SIGKILL)
+        until(lambda: all(is_gone(one) for one in (process, *children)), "all have ended")
+        assert site.broker.stop() == NotActive.exit_code
+        assert "another broker is the active one" in site.broker.log_text()
+        with pytest.raises(AssertionError, match="this broker was replaced: standby"):
+            site.broker.start()
     finally:
         site.broker.kill()
         if standby is not None:

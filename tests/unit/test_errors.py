@@ -62,7 +62,7 @@ def test_every_error_says_how_it_travels() -> None:
     for kind in errors.all_errors():
         assert 400 <= kind.http_status < 600
         assert kind.flight_status.isupper()
-        assert 1 <= kind.exit_code <= 7
+        assert 1 <= kind.exit_code <= 8
 
 
 def test_a_bad_request_names_field_limit_and_value() -> None:

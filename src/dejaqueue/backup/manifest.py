@@ -155,6 +155,7 @@ class Manifest:
         logs: the chain has the entries of each log from behind this position, by the log's name.
         chain_from: number of the first piece of the chain that is needed; those before it may be
             gone. 0 = it is not said.
+        payload_ids: under which ids its large payloads are in their store, as in Payloads.ids.
     """
 
     id: str
@@ -173,6 +174,7 @@ class Manifest:
     logs: dict[str, int] = field(default_factory=dict)
     in_strands: bool = False
     chain_from: int = 0
+    payload_ids: tuple[str, ...] = ()
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -212,6 +214,8 @@ class Manifest:
             del values["in_strands"]
         if not self.chain_from:
             del values["chain_from"]
+        if not self.payload_ids:
+            del values["payload_ids"]
         return seal_text(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
 
     @classmethod
@@ -230,6 +234,7 @@ class Manifest:
                 raise Refused(f"backup {name} has another format, this is {FORMAT}")
             catalogue = Piece(str(values["catalogue"][0]), int(values["catalogue"][1]))
             partitions = tuple(PartitionCopy.from_values(one) for one in values["partitions"])
-            return cls(**(values | {"catalogue": catalogue, "partitions": partitions}))
+            values |= {"catalogue": catalogue, "partitions": partitions}
+            return cls(**values | {"payload_ids": tuple(values.get("payload_ids", ()))})
         except (ValueError, KeyError, TypeError, IndexError) as wrong:
             raise JournalDamaged(f"backup {name}: not what was written ({wrong!r})") from wrong

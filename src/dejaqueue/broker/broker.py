@@ -9,7 +9,7 @@ See: docs/internals/README.md for the reading order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -156,7 +156,7 @@ class Broker:
         )
         self.counting = BrokerCounts()
         self.quotas = Quotas(self.settings, self.clock)
-        self.phase, self.started_us = "not started", 0
+        self.phase, self.started_us, self._exchange = "not started", 0, ""
         self.peers: Peers | None = None
         self.lane: LaneAddress | None = None
         self.where, self.site, self.turn_hold = "", Site(), TurnHold(self.clock)
@@ -196,28 +196,7 @@ class Broker:
         warm_up()
         self.store = self.standby.opened(lambda: self._given_store or store_of(self.settings))
         try:
-            check_bound(self.settings.journal, self.store)
-            encrypt(self.store, self.settings.encryption)
-            check_finished(self.store)
-            self.backups.archiver.check()
-            self.standby.prepare()
-            self.backups.archiver.check_active()
-            self.payloads.open(self.store)
-            if self.store.encryption is not None:
-                self.history.encrypt(self.store.encryption.cipher("history"))
-            node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
-            if node is None:
-                lock, future = self._threads.lock(), self._threads.future
-                self.alone = LoneCatalogue(self.store, lock, writer, utc_ms, future)
-                self._catalogue = self.alone
-            else:
-                self._catalogue = node.catalogue(self.store, writer, utc_ms)
-            if node is not None:
-                self.history.journals_of = lambda name: self._catalogue.journals(topic_of(name))
-            if node is None:
-                self.keys.open(self.store)
-            else:
-                node.open_keys(self.keys)
+            self._read_store()
         except BaseException:
             self.store.close()
             raise
@@ -233,19 +212,45 @@ class Broker:
         self.history.start()
         if self.alone is not None and not self.site.stands_by:
             deleting.finish_all(self.store, self.alone)  # nobody can be told of transactions yet
-        ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
-        self._ports = TopicPorts(*ports, self.alter_topic, self._opener, self.payloads)
         self.started_us = self.clock.now_us()
         self._running = True
         self.phase = RUNNING
         if self.site.stands_by:
-            for topic in self._catalogue.all():
-                if self._catalogue.is_used(topic.name):
-                    self.runtime(topic.name).ring_all()  # each says by its journal how far it is
+            self._ring_used()
             self.standby.start(self._threads)
         else:
             self._begin_duties()
         news.started(self.topic_count, (self.started_us - began_us) // 1_000)
+
+    def _read_store(self) -> None:
+        """Read what the store has of the broker as a whole."""
+        check_bound(self.settings.journal, self.store)
+        encrypt(self.store, self.settings.encryption)
+        check_finished(self.store)
+        self.backups.archiver.check()
+        self.standby.prepare()
+        self.backups.archiver.check_active()
+        self.payloads.open(self.store)
+        if self.store.encryption is not None:
+            self.history.encrypt(self.store.encryption.cipher("history"))
+        node, writer, utc_ms = self.node, self.snapshot_writer, self.clock.utc_ms
+        if node is None:
+            lock, future = self._threads.lock(), self._threads.future
+            self.alone = LoneCatalogue(self.store, lock, writer, utc_ms, future)
+            self._catalogue = self.alone
+            self.keys.open(self.store)
+        else:
+            self._catalogue = node.catalogue(self.store, writer, utc_ms)
+            self.history.journals_of = lambda name: self._catalogue.journals(topic_of(name))
+            node.open_keys(self.keys)
+        ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
+        self._ports = TopicPorts(*ports, self.alter_topic, self._opener, self.payloads)
+
+    def _ring_used(self) -> None:
+        """Read partitions: each says by its journal how far it is."""
+        for topic in self._catalogue.all():
+            if self._catalogue.is_used(topic.name):
+                self.runtime(topic.name).ring_all()
 
     def _begin_duties(self) -> None:
         """Begin what only the active one of two sites does."""
@@ -596,6 +601,8 @@ class Broker:
         if not is_there:
             # Of a cluster, another broker may have made the topic a moment ago.
             return self.alone is None
+        if self.alone is not None and topic is not None:
+            return self.runtime(topic.name)  # also what a shard had, in a cluster that was followed
         return self.runtime(name) if self.serves(name) else True
 
     def _finish_told(self) -> None:
@@ -622,6 +629,8 @@ class Broker:
         """Raise Unavailable unless the broker takes calls, NotActive if it was replaced."""
         if not self._running:
             raise Unavailable("the broker is not running", 1_000)
+        if self._exchange:
+            raise Unavailable(self._exchange, 1_000)
         self.site.check_reads()
 
     # --- two sites ----------------------------------------------------------------------------
@@ -629,6 +638,7 @@ class Broker:
     def replaced(self, fence: Fence) -> None:
         """Serve nothing any more: a standby has taken the place of this broker. Any thread."""
         self.site.replace(fence)
+        self._payload_collector.stop()  # what ended here may not have ended there
         with self._lock:
             gone, self._topics = list(self._topics.values()), {}
         take_out(self.store, fence, gone, self.site)
@@ -643,6 +653,32 @@ class Broker:
         self._begin_duties()
         for runtime in self.runtimes():
             runtime.wait_stepped()
+
+    def exchange_store(self, exchanged: Callable[[], JournalStore]) -> None:
+        """Have other journals from now on, those of a standby that was filled anew. Nothing can be
+        asked meanwhile; if it fails, nothing ever, until the broker is started again.
+
+        Args:
+            exchanged: opens the other ones; the ones before are closed.
+        """
+        with self._lock:  # as long as this has words, nothing is answered
+            self._exchange = "what this standby has is exchanged for what a newer backup has"
+            gone, self._topics = list(self._topics.values()), {}
+        for topic in gone:
+            topic.begin_close(lambda one: one.close(Unavailable(self._exchange, 1_000)))
+        for topic in gone:
+            topic.wait_closed()
+        self._catalogue.close()
+        self.keys.close()
+        self.store.close()
+        self.store = exchanged()
+        self._read_store()
+        for worker in self._workers:
+            if self.alone is not None:
+                worker.note_used = self.alone.use_all
+        with self._lock:
+            self._exchange = ""
+        self._ring_used()
 
     def follow_change(self, change: Change, revision: int) -> None:
         """Take over a change of the catalogue of the broker that is followed."""

@@ -5,7 +5,8 @@ The parent keeps the facts on which they agree, and the two addresses that they 
 
 Room: cli. Never reads or writes a message.
 Holds: the directory is locked while the parent runs; a child that has ended is no member any more
-before another is started in its place; children end with the parent, however it ends.
+before another is started in its place; children end with the parent, however it ends; where one is
+refused because a standby took the place of this broker, all of them end.
 See: parent.py, what a child makes of it; ../journal/processes.py, what they divide;
 docs/adr/0048-processes-divide-a-directory.md.
 """
@@ -37,7 +38,7 @@ from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.cluster.ownership import COMPLETE
 from dejaqueue.coordinator.facts_server import FactsServer
 from dejaqueue.coordinator.kept_facts import KeptFacts
-from dejaqueue.errors import BadRequest
+from dejaqueue.errors import BadRequest, NotActive
 from dejaqueue.flight.shared_address import OPEN
 from dejaqueue.journal.processes import prepare
 from dejaqueue.settings import BrokerSettings
@@ -77,7 +78,9 @@ class Processes:
         self._guard = threading.Lock()
         self._address = ""
         """The child that has the Flight address."""
-        self._is_said = False
+        self._is_said = self._is_ending = False
+        self._refused = ""
+        """The child that said that another broker is the active one."""
 
     def run(self, *, as_json: bool) -> None:
         """Serve until a signal to stop. Raises Locked, Refused, JournalDamaged, Unavailable."""
@@ -114,6 +117,11 @@ class Processes:
             for child in self._children:
                 child.start()
             self._wait_for_the_end()
+        if self._refused:
+            raise NotActive(
+                f"{self._refused} was refused, as another broker is the active one: its line above "
+                "says which; all processes of this one have ended"
+            )
 
     # --- children ---------------------------------------------------------------------------------
 
@@ -169,14 +177,25 @@ class Processes:
             self._facts.put(COMPLETE, b"", None, None)
             self._say_where(as_json=self._as_json)
 
-    def _on_end(self, child: _Child) -> None:
-        """It is dead: the others need not wait for its lease."""
+    def _on_end(self, child: _Child, status: int) -> bool:
+        """It is dead: the others need not wait for its lease.
+
+        Returns:
+            Whether it may be started again: who was replaced by a standby is for ever.
+        """
+        if status == NotActive.exit_code:
+            with self._guard:
+                if not self._refused and not self._is_ending:
+                    self._refused = child.name
+                    os.kill(os.getpid(), signal.SIGTERM)  # `_wait_for_the_end` hears of it
+            return False
         self._facts.put(COMPLETE, b"", None, None)
         self._facts.delete(f"members/{child.name}", None)
         with self._guard:
             if self._address == child.name:
                 others = [one.name for one in self._children if one.where]
                 self._enter(others[0] if others else "")
+        return True
 
     def _enter(self, name: str) -> None:
         self._address = name
@@ -211,6 +230,8 @@ class Processes:
             for child in self._children:
                 child.send(signal.SIGHUP)
             tell_systemd(READY, "serving")
+        with self._guard:
+            self._is_ending = True
         tell_systemd(STOPPING, "stopping")
         log.info("stopping (once more to stop at once; nothing is lost)")
         for one in SIGNALS:
@@ -239,7 +260,7 @@ class _Child:
         command: Callable[[dict[str, object]], tuple[list[str], dict[str, str], int]],
         overruling: dict[str, object],
         on_ready: Callable[[_Child], None],
-        on_end: Callable[[_Child], None],
+        on_end: Callable[[_Child, int], bool],
         facts_server: FactsServer,
     ) -> None:
         self.name = name
@@ -284,15 +305,15 @@ class _Child:
             self._thread.join()
 
     def _keep(self) -> None:
-        pause_ms = 0
+        pause_ms, may_start = 0, True
         while not self._stopping.is_set():
             began_us = self._clock.now_us()
             try:
-                status = self._run_once()
+                status, may_start = self._run_once()
             except OSError as error:
                 status = -1
                 log.error("%s cannot be started: %s", self.name, error)
-            if self._stopping.is_set():
+            if self._stopping.is_set() or not may_start:
                 return
             lived_ms = (self._clock.now_us() - began_us) // 1_000
             steady = lived_ms > STEADY_MS
@@ -301,14 +322,15 @@ class _Child:
             log.error(text, self.name, lived_ms, status, pause_ms)
             self._clock.wait_until(self._clock.now_us() + pause_ms * 1_000, self._wake)
 
-    def _run_once(self) -> int:
+    def _run_once(self) -> tuple[int, bool]:
+        """Its exit status, and whether it may be started again."""
         end = self._facts_server.connect()
         number = end.fileno()
         facts = {"cluster.coordinator": f"inherited:{number}"}
         command, environment, http = self._command(self._overruling | facts)
         with end, self._guard:
             if self._stopping.is_set():
-                return 0
+                return 0, False
             process = self._process = subprocess.Popen(
                 command,
                 env=environment,
@@ -327,8 +349,7 @@ class _Child:
         status = process.wait()
         with self._guard:
             self._process, self.where = None, {}
-        self._on_end(self)
-        return status
+        return status, self._on_end(self, status)
 
     def _hear(self, line: str) -> None:
         try:

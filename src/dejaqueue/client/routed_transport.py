@@ -210,10 +210,10 @@ class RoutedTransport:
                 place = self._urls.index(url)
                 self._first = self._urls[(place + 1) % len(self._urls)]
 
-    def _has_others(self, url: str) -> bool:
-        """Whether there is somebody to ask in place of this broker."""
+    def _is_alone(self, url: str) -> bool:
+        """Whether there is nobody to ask in place of this broker."""
         with self._mutex:
-            return self._look_up is not None or any(one != url for one in self._urls)
+            return self._look_up is None and all(one == url for one in self._urls)
 
     def _forget(self, topic: str, url: str) -> None:
         """Ask whoever is there for a topic that this broker is said to serve."""
@@ -321,7 +321,7 @@ class RoutedTransport:
         def attempt() -> None:
             try:
                 url, transport = self._route(topic)
-                found = call(transport, repeats and self._has_others(url))
+                found = call(transport, repeats)
                 found.add_done_callback(lambda found: done(url, found))
             except DejaQError as error:
                 answer.set_exception(error)
@@ -343,6 +343,9 @@ class RoutedTransport:
                     later(error, again, pause_ms)
             elif isinstance(error, Unavailable) and url not in tried and goes_on(error):
                 tried.add(url)
+                if error.is_silent and self._is_alone(url):
+                    answer.set_exception(error)
+                    return
                 if error.is_silent:
                     silent[url] = error
                     until_us = clock.now_us() + FOLLOW_MS_MAX * 1_000
@@ -384,7 +387,7 @@ class RoutedTransport:
 
         Args:
             repeats: made twice it does what it does once, so it leaves a broker that gives no sign
-                of life for another one, if another one is known.
+                of life: for another one, or, if none is known, with Unavailable, which names it.
         """
         return self._or_each_shard(
             _topic_of(body),

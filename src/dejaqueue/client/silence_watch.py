@@ -4,7 +4,8 @@ Such a connection does not break by itself for minutes, and a caller would wait 
 A call that may be made again is watched as a stream is.
 
 Room: client. One thread for each connection, which sleeps while no reply is waited for.
-Holds: a broker that is merely slow is not given up: it is asked for its clock, and answers that.
+Holds: a broker that is merely slow is not given up: it is asked for its clock, and answers that;
+who comes to one that was silent a moment ago waits for a short question alone.
 See: flight_transport.py, whose write streams it ends; call_threads.py, whose calls it ends;
 consuming/consume_core.py, which pings.
 """
@@ -24,6 +25,10 @@ SILENT_SECONDS_MAX = 5.0
 """A stream that has waited this long for a reply asks the broker for a sign of life …"""
 ANSWER_SECONDS_MAX = 5.0
 """… and gives it this long to answer."""
+AGAIN_LOOK_SECONDS = 0.1
+AGAIN_SECONDS_MAX = 2.0
+"""A broker that gave no sign of life is asked at once when something waits for it again, and has
+this long: whoever comes next does not wait anew. One that answers is waited for as before."""
 
 
 class Waiting(Protocol):
@@ -88,6 +93,8 @@ class SilenceWatch:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
+        self._is_lost = False
+        """Whether it gave no sign of life when it was asked last."""
 
     def sent(self) -> None:
         """Something was sent that is answered. Cheap."""
@@ -103,7 +110,7 @@ class SilenceWatch:
         while True:
             self._sent.wait()
             self._sent.clear()
-            while not self._closed.wait(LOOK_SECONDS):
+            while not self._closed.wait(AGAIN_LOOK_SECONDS if self._is_lost else LOOK_SECONDS):
                 if not self.look():
                     break
             if self._closed.is_set():
@@ -114,23 +121,26 @@ class SilenceWatch:
         silent, waits = self._silent()
         if silent:
             try:
-                self._ask(ANSWER_SECONDS_MAX)
+                self._ask(AGAIN_SECONDS_MAX if self._is_lost else ANSWER_SECONDS_MAX)
+                self._is_lost = False
             except Unavailable as error:
                 wrong = Unavailable(f"{self._where} does not answer: {error}")
                 wrong.is_silent = True
                 still, _ = self._silent()
-                for stream in still:
-                    if stream in silent:
+                self._is_lost = True
+                for stream, since_us in still.items():
+                    if silent.get(stream) == since_us:  # else it was answered, and waits again
                         stream.ended(wrong)
             except DejaQError:
-                pass  # it refuses, so it is there
+                self._is_lost = False  # it refuses, so it is there
         return waits
 
-    def _silent(self) -> tuple[list[Waiting], bool]:
-        """Streams that have waited for too long; whether any waits at all."""
+    def _silent(self) -> tuple[dict[Waiting, int], bool]:
+        """Streams that have waited for too long, and since when; whether any waits at all."""
         since = [(stream, stream.waits_since_us()) for stream in self._streams()]
-        before = self._clock.now_us() - int(SILENT_SECONDS_MAX * 1e6)
-        silent = [stream for stream, at in since if at is not None and at <= before]
+        patience_us = 0 if self._is_lost else int(SILENT_SECONDS_MAX * 1e6)
+        before = self._clock.now_us() - patience_us
+        silent = {stream: at for stream, at in since if at is not None and at <= before}
         return silent, any(at is not None for _, at in since)
 
     def close(self) -> None:

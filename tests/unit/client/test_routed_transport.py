@@ -176,14 +176,14 @@ def test_a_call_that_may_be_made_once_does_not(routed: RoutedTransport, brokers:
     assert brokers.repeats == [False]
 
 
-def test_a_broker_that_is_alone_is_not_left(brokers: Brokers) -> None:
+def test_a_broker_that_is_alone_is_named__as_there_is_nowhere_to_go(brokers: Brokers) -> None:
     transport = RoutedTransport([A], brokers.connect)
+    brokers.answers[A] = [silent(A)]
+    with pytest.raises(Unavailable, match="a:1 does not answer") as caught:
+        ask(transport, repeats=True)
+    assert caught.value.is_silent
+    assert len(brokers.asked) == 1, "whoever calls decides whether it is asked again"
     assert ask(transport, repeats=True) == A
-    assert brokers.repeats == [False]
-    brokers.answers[A] = [elsewhere(C)]
-    assert ask(transport, repeats=True) == C
-    assert ask(transport, repeats=True) == C
-    assert brokers.repeats == [False, False, True, True], "another one is known by now"
     transport.close()
 
 

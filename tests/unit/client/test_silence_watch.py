@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dejaqueue.client.silence_watch import SILENT_SECONDS_MAX, SilenceWatch, WaitingConsumer
+from dejaqueue.client.silence_watch import (
+    AGAIN_SECONDS_MAX,
+    ANSWER_SECONDS_MAX,
+    SILENT_SECONDS_MAX,
+    SilenceWatch,
+    WaitingConsumer,
+)
 from dejaqueue.errors import DejaQError, Forbidden, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 
@@ -27,9 +33,11 @@ class Broker:
 
     error: DejaQError | None = None
     asked = 0
+    seconds = 0.0
 
     def ask(self, seconds: float) -> None:
         self.asked += 1
+        self.seconds = seconds
         if self.error is not None:
             raise self.error
 
@@ -52,6 +60,28 @@ def test_a_broker_that_says_nothing_is_given_up__and_only_then() -> None:
     watch.look()
     assert isinstance(slow.error, Unavailable)
     assert (idle.error, new.error) == (None, None)
+
+
+def test_who_comes_to_a_broker_that_was_silent_asks_at_once__until_it_answers() -> None:
+    clock, broker = VirtualClock(), Broker()
+    streams = [Stream(clock.now_us())]
+    watch = SilenceWatch(lambda: streams, broker.ask, clock)
+    clock.advance(ms=int(SILENT_SECONDS_MAX * 1_000))
+    broker.error = Unavailable("deadline")
+    watch.look()
+    assert (broker.asked, broker.seconds) == (1, ANSWER_SECONDS_MAX)
+    assert not watch.look(), "nothing waits for it"
+    assert broker.asked == 1
+    streams.append(Stream(clock.now_us()))
+    watch.look()
+    assert isinstance(streams[1].error, Unavailable)
+    assert (broker.asked, broker.seconds) == (2, AGAIN_SECONDS_MAX)
+    broker.error = None
+    streams.append(Stream(clock.now_us()))
+    watch.look()
+    assert (broker.asked, streams[2].error) == (3, None)
+    watch.look()
+    assert broker.asked == 3, "it is there, and has its time again"
 
 
 def test_nobody_is_asked_while_nobody_waits() -> None:

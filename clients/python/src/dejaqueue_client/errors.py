@@ -168,6 +168,7 @@ class NotActive(Refused):
     """Another broker is the active one: this is its standby, or was replaced by it."""
 
     number = 25
+    exit_code = 8
 
 
 class NotAllowed(DejaQError):

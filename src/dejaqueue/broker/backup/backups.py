@@ -406,6 +406,7 @@ class Backups:
             partitions=found.partitions,
             data_keys=self._data_keys(found.data_keys, line.parent),
             new_bytes=found.new_bytes,
+            payload_ids=self._broker.payloads.ids,
         )
 
     def _stored(self, line: _Line, manifest: Manifest) -> Manifest:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
+from dejaqueue.broker.consumers.followed_rows import FollowedRows
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s
@@ -48,6 +49,15 @@ def answer_of(future: Future[Answer]) -> Answer:
         return future.result(WAIT_SECONDS)
     except TimeoutError:
         raise Unavailable("the partition is busy", 1_000) from None
+
+
+def followed(topic: ServedView, number: int, sequences: Int64s, locators: Int64s) -> FollowedRows:
+    """What is stored of rows of a partition, wherever it is when it is read."""
+
+    def find(some: Int64s) -> Int64s:
+        return answer_of(topic.look(number, lambda core: core.engine.locators(some)))
+
+    return FollowedRows(topic.partitions[number].core.journal, sequences, locators, find)
 
 
 def whole(values: dict[str, Any], name: str, default: int, high: int, low: int = 0) -> int:

@@ -133,7 +133,6 @@ def read(topic: ServedView, values: dict[str, Any]) -> tuple[pa.Schema, Iterator
     ticket = ScanTicket(Selection(), partition, first, end, columns, None, None)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        core = topic.partitions[partition].core
         sequences, dues_ms = answer_of(
             topic.look(partition, lambda core: _held(topic, core, number))
         )
@@ -144,7 +143,7 @@ def read(topic: ServedView, values: dict[str, Any]) -> tuple[pa.Schema, Iterator
             rows = answer_of(topic.look(partition, lambda core, part=part: rows_of(core, part)))  # type: ignore[misc]
             # In the table a leased row is due when its lease ends.
             were_ms = dues_ms[at : at + limits.SLAB_ROWS]
-            yield from in_batches(core, replace(rows, dues_ms=were_ms), ticket)
+            yield from in_batches(topic, replace(rows, dues_ms=were_ms), ticket)
 
     return ticket.schema, batches()
 

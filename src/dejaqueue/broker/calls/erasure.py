@@ -43,7 +43,7 @@ from dejaqueue.engine.table import DEAD, DONE, LEASED, STAGED, STAGED_ACK
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.journal.interface import Erasure, Journal
 from dejaqueue.model import MessageState
-from dejaqueue.topic_names import check_served_name
+from dejaqueue.topic_names import check_served_name, topic_of
 from dejaqueue.wire.descriptors import check_fields
 from dejaqueue.wire.selection import SEEK_FIELDS
 
@@ -288,8 +288,9 @@ class _Piece:
 
     def _erase_payloads(self, rows: ErasureRows, found: Int64s) -> None:
         names = [rows.names[one] for one in found.tolist() if one in rows.names]
-        own = f"{self._broker.payloads.id}/{self._topic.payload_owner}/"
-        gone = sorted({name for name in names if name.startswith(own)})
+        ids, own = self._broker.payloads.ids, _topic_in(self._topic.payload_owner)
+        parts = {name: name.split("/", 2) for name in names}
+        gone = sorted(n for n, (by, of, *_) in parts.items() if by in ids and _topic_in(of) == own)
         if gone:
             self._call_back(rows.shared.intersection(gone))
             self._broker.erase_payloads(gone)
@@ -432,3 +433,10 @@ def _backups(broker: BrokerPort) -> dict[str, Any]:
         except DejaQError as failure:
             unread.append(f"{url}: {failure}")
     return {"backups": told, "unread": unread}
+
+
+def _topic_in(owner: str) -> tuple[str, str]:
+    """Number and name of the topic of a ServedTopic.payload_owner, which may be a shard: of those
+    of a cluster, one broker serves the whole topic that took its place."""
+    number, _, name = owner.partition("-")
+    return number, topic_of(name)

@@ -21,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker.calls.browse import answer_of, is_by_time, parse_selection, whole
-from dejaqueue.broker.consumers.dispatch import Dispatcher
+from dejaqueue.broker.calls.browse import answer_of, followed, is_by_time, parse_selection, whole
 from dejaqueue.broker.consumers.gathering import PeekState, peek_batch, text_of
 from dejaqueue.broker.partition.keys import find_in
 from dejaqueue.broker.shard.core import PartitionCore
@@ -86,13 +85,14 @@ class Rows:
     groups: Words | None
     lease_ids: Int64s
 
-    def batch(self, core: PartitionCore, dispatcher: Dispatcher) -> pa.RecordBatch:
+    def batch(self, topic: ServedView, number: int) -> pa.RecordBatch:
         """With what is stored of them, schema PEEK; with UNREAD, if a payload cannot be read."""
+        core, dispatcher = topic.partitions[number].core, topic.dispatcher
         lease_ids = self.lease_ids.tolist()
         names = dispatcher.names_of(core.number, set(lease_ids) - {-1})
         consumers = [names.get(lease_id) for lease_id in lease_ids] if names else None
         page = peek_batch(
-            core.journal,
+            followed(topic, number, self.ids & limits.SEQUENCE_MAX, self.locators),
             self.ids,
             self.dues_ms,
             self.attempts,
@@ -170,11 +170,7 @@ def peek(
         parts, following = _rows_by_time(topic, ticket)
     elif ticket.limit:
         parts, following = _rows_by_id(topic, ticket)
-    batches = [
-        rows.batch(topic.partitions[number].core, topic.dispatcher)
-        for number, rows in parts
-        if len(rows.ids)
-    ]
+    batches = [rows.batch(topic, number) for number, rows in parts if len(rows.ids)]
     tables = [pa.Table.from_batches([batch]) for batch in batches] or [PEEK.empty_table()]
     table = pa.concat_tables(tables, promote_options="permissive")
     if len(batches) > 1 and (by_time or is_named):

@@ -3,8 +3,9 @@
 Room: broker. Asks the partition's worker for one short stretch at a time, and gathers what is
 stored on the caller's thread, while the worker looks for the next stretch.
 Holds: no stretch keeps the worker longer than a few milliseconds; a message that is not changed
-meanwhile comes once, in order of its id; the stream ends where the partition ended when it began;
-no row is left out because of damage: the scan fails and names it, or marks it if that is asked for.
+meanwhile comes once, in order of its id, however slowly it is read and wherever it is copied; the
+stream ends where the partition ended when it began; no row is left out because of damage: the scan
+fails and names it, or marks it if that is asked for.
 See: docs/wire.md for the ticket; peek.py for pages, which are for people; spark/ for who reads so.
 """
 
@@ -20,17 +21,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dejaqueue import limits
-from dejaqueue.broker.calls.browse import answer_of, parse_selection, whole
+from dejaqueue.broker.calls.browse import answer_of, followed, parse_selection, whole
 from dejaqueue.broker.calls.peek import named, parse_names
 from dejaqueue.broker.consumers.gathering import text_of
-from dejaqueue.broker.consumers.row_reader import NoRows, read_in_parts, read_stored
+from dejaqueue.broker.consumers.row_reader import NoRows, RowReader, read_in_parts, read_stored
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
 from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
 from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest, DejaQError, JournalDamaged
-from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
+from dejaqueue.journal.interface import TEXT_COLUMNS
 from dejaqueue.model import MessageState
 from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import packing
@@ -154,7 +155,6 @@ def ranges(topic: ServedView) -> dict[str, Any]:
 
 def scan(topic: ServedView, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     """The messages of a ticket, in order of their ids, in batches of the ticket's schema."""
-    core = topic.partitions[ticket.partition].core
     size = _FIRST_ROWS
 
     def ask(first: int, end: int) -> Future[tuple[Rows, int | None, int]]:
@@ -163,7 +163,7 @@ def scan(topic: ServedView, ticket: Ticket) -> Iterator[pa.RecordBatch]:
     rows, following, end = answer_of(ask(ticket.first, ticket.end))
     while True:
         coming = None if following is None else ask(following, end)
-        for batch in in_batches(core, rows, ticket, size):
+        for batch in in_batches(topic, rows, ticket, size):
             size = _next_size(size, batch.num_rows, batch.nbytes)
             yield batch
         if coming is None:
@@ -172,13 +172,13 @@ def scan(topic: ServedView, ticket: Ticket) -> Iterator[pa.RecordBatch]:
 
 
 def in_batches(
-    core: PartitionCore, rows: Rows, ticket: Ticket, size: int = _FIRST_ROWS
+    topic: ServedView, rows: Rows, ticket: Ticket, size: int = _FIRST_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """These rows with what is stored of them, in batches of about BATCH_BYTES."""
     first = 0
     while first < rows.sequences.size:
         part = rows.slice(first, first + size)
-        batch = _batch(core, part, ticket)
+        batch = _batch(topic, part, ticket)
         first += part.sequences.size
         size = _next_size(size, part.sequences.size, batch.nbytes)
         if batch.num_rows:
@@ -241,12 +241,13 @@ class _Stored(NamedTuple):
     reasons: pa.Array
 
 
-def _batch(core: PartitionCore, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
+def _batch(topic: ServedView, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
     """These rows with what is stored of them.
 
     Raises:
         JournalDamaged: it names the entry; not where the ticket wants such rows to be marked.
     """
+    core = topic.partitions[ticket.partition].core
     wanted = [name for name in TEXT_COLUMNS if name in ticket.columns]
     if rows.groups is not None and "group" in wanted:
         wanted.remove("group")
@@ -254,20 +255,21 @@ def _batch(core: PartitionCore, rows: Rows, ticket: Ticket) -> pa.RecordBatch:
         return _batch_of(
             core, rows, ticket, {UNREAD.name: pa.nulls(rows.sequences.size, UNREAD.type)}
         )
-    stored = _stored(core, rows, ticket, wanted)
+    reader = followed(topic, ticket.partition, rows.sequences, rows.locators)
+    stored = _stored(reader, rows, ticket, wanted)
     if "payload" in wanted and core.payloads is not None:
         stored = _with_payloads(core, rows, ticket, stored)
     batch = _batch_of(core, rows, ticket, stored.columns | {UNREAD.name: stored.reasons})
     return batch if stored.is_there.true_count == len(batch) else batch.filter(stored.is_there)
 
 
-def _stored(core: PartitionCore, rows: Rows, ticket: Ticket, wanted: list[str]) -> _Stored:
+def _stored(reader: RowReader, rows: Rows, ticket: Ticket, wanted: list[str]) -> _Stored:
     """Columns of the journal, read past damaged rows where the ticket wants these to be marked."""
 
     def read(part: slice) -> _Stored:
-        found = read_stored(core.journal, rows.locators[part], wanted)
+        found = read_stored(reader, rows.locators[part], wanted)
         columns = dict(zip(wanted, found.columns, strict=True))
-        is_there = _is_there(core.journal, rows.locators[part], columns)
+        is_there = _is_there(reader, rows.locators[part], columns)
         return _Stored(columns, is_there, pa.nulls(found.num_rows, UNREAD.type))
 
     def lost(part: slice, damage: DejaQError) -> _Stored:
@@ -288,13 +290,13 @@ def _stored(core: PartitionCore, rows: Rows, ticket: Ticket, wanted: list[str]) 
     )
 
 
-def _is_there(journal: Journal, locators: Int64s, columns: dict[str, pa.Array]) -> pa.Array:
+def _is_there(reader: RowReader, locators: Int64s, columns: dict[str, pa.Array]) -> pa.Array:
     payloads = columns.get("payload")
     if payloads is None:
         # Each row has a payload; another column may be null because the row has none.
         if not next(reversed(columns.values())).null_count:
             return pa.array(np.ones(len(locators), dtype=np.bool_))
-        payloads = read_stored(journal, locators, ("payload",)).column(0)
+        payloads = read_stored(reader, locators, ("payload",)).column(0)
     return payloads.is_valid()
 
 

@@ -32,7 +32,7 @@ from dejaqueue.broker.consumers.row_reader import (
 from dejaqueue.engine.arrays import Int64s, UInt16s, Words
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError
-from dejaqueue.journal.interface import TEXT_COLUMNS, Entry, Journal
+from dejaqueue.journal.interface import TEXT_COLUMNS, Entry
 from dejaqueue.log_rate import LogRate
 from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema import packing
@@ -456,7 +456,7 @@ class PeekState(NamedTuple):
 
 
 def peek_batch(
-    journal: Journal,
+    journal: RowReader,
     ids: Int64s,
     dues_ms: Int64s,
     attempts: UInt16s,

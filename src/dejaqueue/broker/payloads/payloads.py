@@ -53,6 +53,8 @@ from dejaqueue.settings import BrokerSettings
 Answer = TypeVar("Answer")
 
 DOCUMENT: Final = "payloads"
+FORMER: Final = "former"
+"""Of the document: ids of brokers whose payloads are this one's now."""
 UPLOADS: Final = "uploads"
 NO_STORE: Final = "this broker has no payload store (payloads.url)"
 THREADS: Final = 16
@@ -102,6 +104,7 @@ class Payloads:
     Attributes:
         store: None = the broker has none.
         id: what tells this broker's payloads, or its cluster's, from others' in the same bucket.
+        ids: that one, and those of brokers whose place this one took as a standby.
         seal: makes vouchers, which all brokers of a cluster know; None = there is no store.
         doomed: what is to be deleted, in the order in which it ended.
         on_doomed: called when there is something to delete, and was nothing; must not block.
@@ -110,7 +113,7 @@ class Payloads:
     def __init__(self, settings: BrokerSettings, clock: Clock, executor: Executor) -> None:
         self.settings, self.clock = settings, clock
         self.store: PayloadStore | None = None
-        self.id = ""
+        self.id, self.ids = "", tuple[str, ...]()
         self.counts = PayloadCounts()
         self.doomed: deque[EndedPayload] = deque()
         self.on_doomed: Callable[[], None] = lambda: None
@@ -140,6 +143,7 @@ class Payloads:
         journals.change_document(DOCUMENT, drawn)
         values = json.loads(journals.load_document(DOCUMENT) or "{}")
         self.id = str(values["id"])
+        self.ids = (self.id, *map(str, values.get(FORMER, ())))
         self.seal = VoucherSeal(bytes.fromhex(values["secret"]))
         self._is_sealed = journals.encryption is not None
         self.store = store
@@ -180,11 +184,12 @@ class Payloads:
 
     def is_own(self, name: str) -> bool:
         """Whether a payload is of these journals: others' are never deleted."""
-        return bool(self.id) and name.startswith(f"{self.id}/")
+        return name.partition("/")[0] in self.ids
 
     def is_upload(self, name: str) -> bool:
         """Whether it is a payload that was streamed here and that no message has."""
-        return bool(self.id) and name.startswith(f"{self.id}/{UPLOADS}/")
+        owner = name.split("/", 2)[:2]
+        return owner[0] in self.ids and owner[1:] == [UPLOADS]
 
     def new_key(self) -> bytes:
         """A key for a payload; b"" = it is not encrypted."""

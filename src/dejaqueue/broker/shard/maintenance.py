@@ -137,7 +137,9 @@ class Maintenance(Chore):
                 self._room_snapshots = ROOM_SNAPSHOTS
         if self._room.wanted_count != self._room_wanted:
             self._room_wanted = self._room.wanted_count
-            if core.journal.holds_room:
+            # What waits for a backup stays, however many snapshots cover it.
+            has_some = core.floor.limit(core.position) > self._given_back
+            if has_some and core.journal.holds_room:
                 self._room_snapshots = ROOM_SNAPSHOTS
 
     def next_us(self, core: PartitionCore) -> int | None:

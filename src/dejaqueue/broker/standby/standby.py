@@ -4,44 +4,39 @@ The archive is that of one broker, of several processes, or of a cluster; the st
 
 Room: broker. A thread of its own, which alone reads the archive and applies what is in it; others
 ask, and leave a wish to be promoted.
-Holds: a directory that is not whole is emptied and filled again; promoted is who stored the fence,
-and before it serves, everything that the archive has up to the fence is applied; what was begun
-goes on after a kill.
-See: filling.py, follower.py, record.py; docs/guides/standby.md;
+Holds: where the archive goes on without what is here, the newest backup takes the place of that,
+and a promotion waits for it; promoted is who stored the fence, and before it serves, everything
+that the archive has up to the fence is applied; what was begun goes on after a kill.
+See: directory.py, follower.py, record.py; docs/guides/standby.md;
 docs/adr/0084-a-standby-follows-the-archive.md.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.fence import Fence, put_fence, read_fence
-from dejaqueue.backup.log_chain import LogChain, is_reached
 from dejaqueue.backup.manifest import Manifest
-from dejaqueue.backup.strands import strands_of
 from dejaqueue.broker.backup.restoring import keys_of
-from dejaqueue.broker.site import Site
-from dejaqueue.broker.standby.filling import clear, fill
+from dejaqueue.broker.standby.directory import StandbyDirectory
 from dejaqueue.broker.standby.follower import (
     Follower,
-    FollowerPort,
     FollowingEndedError,
     LogGap,
 )
+from dejaqueue.broker.standby.ports import StandbyPort
 from dejaqueue.broker.standby.record import StandbyRecord, StandbyState
 from dejaqueue.broker.topic.threads import Running, Threads
-from dejaqueue.clock import Clock, Wake
+from dejaqueue.clock import Wake
 from dejaqueue.connections.bucket import Bucket
 from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import (
-    BadRequest,
     DejaQError,
     InternalError,
     JournalDamaged,
@@ -50,10 +45,7 @@ from dejaqueue.errors import (
     Unavailable,
 )
 from dejaqueue.journal.encryption.data_keys import DataKeys
-from dejaqueue.journal.encryption.master_keys import MasterKey, load_master_keys
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.journal.segments.store import SegmentStore
-from dejaqueue.settings import BrokerSettings
 from dejaqueue.times import show_instant
 
 PATIENCE_SECONDS: Final = 5
@@ -67,9 +59,13 @@ STRAND_LOOK_US: Final = 1_000_000
 broker may have joined."""
 NOTE_US: Final = 5_000_000
 """How often it is noted how far it is: a start reads again what came since."""
-BEGIN_ANEW: Final = "start this standby again, and it is filled with the newest backup"
+ANEW_US: Final = 60_000_000
+"""Between tries to fill it anew: each reads a whole backup."""
+ANEW: Final = "this standby is filled anew with the newest backup"
 NEAR_STEPS: Final = 8
 """Who finds a piece or two of each strand, so often one after the other, has caught up."""
+CATCH_UP_US: Final = 20_000_000
+"""Who has not caught up by then is slower than the others archive: they are ended first."""
 STALL_US: Final = 10_000_000
 """So long something waits for a cut before that is told."""
 SAY_US: Final = 60_000_000
@@ -77,19 +73,8 @@ SAY_US: Final = 60_000_000
 log = logging.getLogger("dejaqueue.standby")
 
 
-class StandbyPort(FollowerPort, Protocol):
-    """A broker, as its standby's part sees it."""
-
-    clock: Clock
-    settings: BrokerSettings
-    store: JournalStore
-    site: Site
-
-    def serve_as_active(self) -> None: ...  # noqa: D102
-
-
 class _OtherChainError(Exception):
-    """The archive goes on where this directory cannot follow."""
+    """The archive goes on where this directory cannot follow: the newest backup has more."""
 
 
 class Standby:
@@ -106,7 +91,7 @@ class Standby:
     def __init__(self, broker: StandbyPort, where: Callable[[], str]) -> None:
         self._broker, self._where = broker, where
         self._wake, self._stop = Wake(), threading.Event()
-        self._masters: Sequence[MasterKey] = ()
+        self._directory = StandbyDirectory(broker)
         self._guard = threading.Lock()
         """Over the wish to be promoted."""
         self._wish: Future[dict[str, Any]] | None = None
@@ -120,6 +105,9 @@ class Standby:
         self._damage: tuple[str, int] | None = None
         """What was wrong last, and as of when the standby was then."""
         self._lost: DejaQError | None = None
+        self._anew_us = 0
+        self._anew_failure: Exception | None = None
+        """When it could not be filled anew last, and why."""
         self.record: StandbyRecord | None = None
         self.follower: Follower | None = None
         self.running: Running | None = None
@@ -134,109 +122,15 @@ class Standby:
         return self._broker.settings.standby.url
 
     def opened(self, open_store: Callable[[], JournalStore]) -> JournalStore:
-        """Open the store: emptied first, if what is in it is not whole, or is of what is not
-        archived any more.
-
-        Raises:
-            NotActive: a standby took the place of this broker. BadRequest, Refused, and others: no
-                standby can be there. What `open_store` raises.
-        """
-        store = open_store()
-        try:
-            record = self.record = StandbyRecord.load(store)
-            if record is not None and record.state is StandbyState.REPLACED:
-                self._broker.site.replace(Fence.from_text(record.fence))
-                self._broker.site.check_reads()
-            if not isinstance(store, SegmentStore) or store.is_shared:
-                if self._url:
-                    limit = "used by a broker that is alone, of one process, with a data directory"
-                    raise BadRequest("standby.url", limit, self._url)
-                return store
-            if not self._url or (record is not None and record.state is StandbyState.ACTIVE):
-                if record is not None and record.state is not StandbyState.ACTIVE:
-                    raise Refused(
-                        "this directory is a standby's that was not promoted: start it with "
-                        "`--standby URL`, or restore a backup into an empty directory"
-                    )
-                return store
-            if record is None and store.made():
-                raise Refused(
-                    "there are journals: a standby begins with an empty directory, so that nothing "
-                    "is lost that is only there"
-                )
-            self._broker.site.begin_standby(open_bucket(self._url).url)
-            if record is None or not self._has_to_begin_anew(record):
-                return store
-            root, self.record = store.root, replace(record, state=StandbyState.FILLING)
-            self.record.save(store)
-            store.close()
-            log.info("%s is emptied: it is filled with the newest backup", root)
-            clear(root)
-            return open_store()
-        except BaseException:
-            store.close()
-            raise
-
-    def _has_to_begin_anew(self, record: StandbyRecord) -> bool:
-        if record.state is StandbyState.FILLING:
-            return True
-        if record.state is StandbyState.PROMOTING:
-            return False
-        try:
-            archive = Archive.open(self._url)
-            manifest = archive.newest(record.store)
-            if manifest is None or manifest.chain != record.chain:
-                return manifest is not None
-            return record.is_astray or any(
-                LogChain(archive.bucket, name).numbers().start > number + 1
-                for name, (number, _) in record.strands.items()
-            )
-        except (Unavailable, BadRequest):
-            return False  # what there is can be read meanwhile
+        """Open the store, as StandbyDirectory.opened."""
+        store, self.record = self._directory.opened(open_store)
+        return store
 
     def prepare(self) -> None:
-        """Fill the store, if it is a standby's and empty; before anything else reads it.
-
-        Raises:
-            BadRequest: there is nothing that can be followed. Others as `filling.fill`.
-        """
-        if not self._broker.site.stands_by:
-            return
-        store, source = self._broker.store, self._broker.settings.encryption.master_key
-        assert isinstance(store, SegmentStore)  # else `opened` has refused it
-        self._masters = load_master_keys(source) if source else ()
-        record = self.record
-        if record is not None and record.state is not StandbyState.FILLING and store.made():
-            return
-        archive = Archive.open(self._url)
-        manifest = archive.newest("" if record is None else record.store)
-        if manifest is None or not manifest.chain:
-            raise Refused(
-                f"{archive.bucket.url} has no backup that an archive follows: set "
-                "backup.archive_interval_ms at the broker whose standby this is"
-            )
-        fence = read_fence(archive.bucket, manifest.store)
-        if fence is not None and (record is None or fence.standby != record.id):
-            raise NotActive(f"nothing more is archived there: {fence.told()}; follow its archive")
-        chain = LogChain(archive.bucket, manifest.chain)
-        # Of strands, positions tell whether something is missing.
-        if not manifest.in_strands and not is_reached(chain, manifest):
-            raise Refused(f"pieces of the archive are missing behind backup {manifest.id}")
-        identity = os.urandom(4).hex() if record is None else record.id
-        record = StandbyRecord(
-            identity, StandbyState.FILLING, manifest.store, manifest.chain, at_ms=manifest.cut_ms
-        )
-        record.save(store)
-        chains = strands_of(archive.bucket, chain.name) if manifest.in_strands else [chain]
-        begun = {one.name: (one.numbers().start - 1, "") for one in chains}
-        began_us = self._broker.clock.now_us()
-        count = fill(archive, manifest, store, self._masters, log.info)
-        self.record = replace(
-            record, state=StandbyState.FOLLOWING, strands=begun, logs=manifest.logs
-        )
-        self.record.save(store)
-        took_ms = (self._broker.clock.now_us() - began_us) // 1_000
-        log.info("filled with backup %s: %d messages in %d ms", manifest.id, count, took_ms)
+        """Fill the store, if it is a standby's and empty; before anything else reads it. Raises as
+        StandbyDirectory.prepared."""
+        if self._broker.site.stands_by:
+            self.record = self._directory.prepared(self._broker.store, self.record)
 
     # --- any thread ---------------------------------------------------------------------------
 
@@ -316,6 +210,8 @@ class Standby:
             if self._wish is not None:
                 return 0 if self._promote(self._wish) else AGAIN_MS
             has_more = self._follow()
+        except _OtherChainError as wrong:
+            return 0 if self._begin_anew(wrong) is None else AGAIN_MS
         except Exception as wrong:  # noqa: BLE001 - it goes on trying
             self._fail(wrong)
             return AGAIN_MS
@@ -339,13 +235,68 @@ class Standby:
         clock = self._broker.clock
         if self.follower is not None:
             self.follower.again()
-        if isinstance(wrong, _OtherChainError):
-            self._note(is_astray=True)
-        known = isinstance(wrong, DejaQError | _OtherChainError)
+        known = isinstance(wrong, DejaQError)
         self.trouble = str(wrong) if known else f"an error of ours: {wrong!r}"
         if not self._said_us or clock.now_us() - self._said_us > SAY_US:
             self._said_us = clock.now_us()
             log.error("the archive is not followed: %s", self.trouble, exc_info=not known)
+
+    # --- another chain ------------------------------------------------------------------------
+
+    def _begin_anew(self, why: _OtherChainError, *, at_once: bool = False) -> Exception | None:
+        """Fill this one with the newest backup, and follow from there; what it has can be read
+        meanwhile.
+
+        Args:
+            at_once: also if it failed a moment ago.
+
+        Returns:
+            What is wrong; None = it is done.
+        """
+        clock, failure = self._broker.clock, self._anew_failure
+        if failure is None or at_once or clock.now_us() - self._anew_us > ANEW_US:
+            log.warning("%s", why)
+            self.trouble = str(why)
+            self._note(is_astray=True)  # a start would do the same
+            try:
+                self._fill_anew()
+            except Exception as wrong:
+                failure, self._anew_us = wrong, clock.now_us()
+                known = isinstance(wrong, DejaQError)
+                if not self._stop.is_set():
+                    text = "that failed, and is tried again: %s"
+                    log.error(text, wrong, exc_info=not known)
+            else:
+                failure = None
+            self._anew_failure = failure
+        if failure is not None:
+            told = failure if isinstance(failure, DejaQError) else f"an error of ours: {failure!r}"
+            self.trouble = f"{why}; that failed: {told}"
+        return failure
+
+    def _fill_anew(self) -> None:
+        broker, record, directory = self._broker, self.record, self._directory
+        assert record is not None
+        before = broker.store
+        found = directory.filled_beside(before, record, self._check_going)
+        found = replace(found, state=record.state)  # a promotion that was begun goes on
+        replace(record, state=StandbyState.FILLING).save(before)  # until it is in place
+
+        def exchanged() -> JournalStore:
+            store, self.record = directory.put_in_place(before, found), found
+            return store
+
+        try:
+            broker.exchange_store(exchanged)
+        except BaseException as wrong:
+            self._lost = Unavailable(f"start this standby again: it was filled by half: {wrong}")
+            raise
+        self.follower, self._damage, self._gap = None, None, None
+        log.warning("it follows from the backup of %s on", show_instant(found.at_ms))
+
+    def _check_going(self) -> None:
+        if self._stop.is_set():
+            raise Unavailable("the broker is stopping", 1_000)
 
     def _bucket(self) -> Bucket:
         return open_bucket(self._url, patience_seconds=PATIENCE_SECONDS)
@@ -394,7 +345,7 @@ class Standby:
         has what is missing or damaged."""
         before, self._damage = self._damage, (str(damage), follower.at_ms)
         if before == self._damage and self._newest().cut_ms > follower.at_ms:
-            raise _OtherChainError(f"{damage}; a newer backup goes on behind that: {BEGIN_ANEW}")
+            raise _OtherChainError(f"{damage}; a newer backup goes on behind that: {ANEW}")
 
     def _ended(self, standby: str) -> None:
         record = self.record
@@ -425,7 +376,7 @@ class Standby:
         return self.follower
 
     def _keys(self, manifest: Manifest, wrapped: Mapping[str, str]) -> DataKeys | None:
-        return keys_of(manifest, self._masters, dict(wrapped))
+        return keys_of(manifest, self._directory.masters, dict(wrapped))
 
     def _newest(self) -> Manifest:
         """The newest backup of who is followed. Raises _OtherChainError, Unavailable."""
@@ -433,9 +384,9 @@ class Standby:
         assert record is not None
         manifest = Archive.open(self._url).newest(record.store)
         if manifest is None:
-            raise _OtherChainError("the archive has no backup of the active broker any more")
+            raise Refused("the archive has no backup of the active broker any more")
         if manifest.chain != record.chain:
-            raise _OtherChainError(f"the archive begins anew with another backup: {BEGIN_ANEW}")
+            raise _OtherChainError(f"the archive begins anew with another backup: {ANEW}")
         return manifest
 
     def _check_chain(self, *, is_read_again: bool = False) -> None:
@@ -451,7 +402,7 @@ class Standby:
             for one in strands
         ):
             raise _OtherChainError(
-                f"pieces of the archive were given up before they were applied here: {BEGIN_ANEW}"
+                f"pieces of the archive were given up before they were applied here: {ANEW}"
             )
 
     def _note(self, *, is_astray: bool = False) -> None:
@@ -488,17 +439,22 @@ class Standby:
     # --- promotion ----------------------------------------------------------------------------
 
     def _promote(self, wish: Future[dict[str, Any]]) -> bool:
-        """Do it, and answer who wished it; False if it could not be done."""
+        """Do it, and answer who wished it; False if it could not be done. It may take another
+        turn, if the standby had to be filled anew first."""
         began_us = self._broker.clock.now_us()
         try:
             self._take_place()
-        except Exception as wrong:  # noqa: BLE001 - who wished it is told
+        except Exception as caught:  # noqa: BLE001 - who wished it is told
+            wrong: Exception = caught
+            if isinstance(caught, _OtherChainError):
+                failure = self._begin_anew(caught, at_once=True)
+                if failure is None:
+                    return True  # the wish stands, and is met from what there is now
+                wrong = failure
             with self._guard:
                 self._wish = None
             self._fail(wrong)
             error = wrong if isinstance(wrong, DejaQError) else None
-            if isinstance(wrong, _OtherChainError):
-                error = Refused(str(wrong))
             wish.set_exception(error or InternalError(f"promotion: {wrong!r}"))
             return False
         follower, took_ms = self.follower, (self._broker.clock.now_us() - began_us) // 1_000
@@ -520,7 +476,7 @@ class Standby:
             self._check_damage(follower, damage)
             raise
         if record.is_astray and record.at_ms == follower.at_ms:
-            raise _OtherChainError(f"a newer backup has more than this standby: {BEGIN_ANEW}")
+            raise _OtherChainError(f"a newer backup has more than this standby: {ANEW}")
         self._save(StandbyState.PROMOTING)
         mine = Fence(record.store, record.id, self._broker.clock.utc_ms(), self._where())
         fence = put_fence(bucket, mine)
@@ -542,8 +498,9 @@ class Standby:
         are ended. Raises Unavailable: the broker stops."""
         follower.again()
         follower.look()
-        near = 0
-        while near < NEAR_STEPS and self._stepped(follower):
+        near, clock = 0, self._broker.clock
+        until_us = clock.now_us() + CATCH_UP_US
+        while near < NEAR_STEPS and clock.now_us() < until_us and self._stepped(follower):
             near = near + 1 if follower.read_count <= 2 * len(follower.strands) else 0
             if self._stop.is_set():
                 raise Unavailable("the broker is stopping", 1_000)

@@ -166,8 +166,7 @@ class PayloadCollector:
 
     def _note(self, one: EndedPayload) -> str:
         """The name of what says when a payload ended."""
-        own = self._payloads.id
-        name = one.name.removeprefix(f"{own}/")
+        own, _, name = one.name.partition("/")
         if name.endswith("/"):
             name = f"{name.removesuffix('/')}{_STREAMED}"
         return f"{own}/{_ENDED}/{one.ended_ms}/{name}"
@@ -185,24 +184,29 @@ class PayloadCollector:
         Raises:
             Unavailable.
         """
+        for own in self._payloads.ids:
+            self._collect_of(own, orphan_ms)
+
+    def _collect_of(self, own: str, orphan_ms: int) -> None:
+        """The same for what is stored under one id."""
         store, payloads, now_ms = self._store, self._payloads, self._clock.utc_ms()
         kept_until_ms = now_ms - payloads.settings.payloads.keep_ms
         stored: dict[str, dict[str, int]] = defaultdict(dict)
         ended: set[str] = {one.name for one in payloads.doomed}
         gone: list[str] = []
         notes: list[str] = []
-        for one in store.objects(f"{payloads.id}/"):
-            owner, _, rest = one.name.removeprefix(f"{payloads.id}/").partition("/")
+        for one in store.objects(f"{own}/"):
+            owner, _, rest = one.name.removeprefix(f"{own}/").partition("/")
             if owner != _ENDED:
                 whole, slash, _ = rest.partition("/")
-                name = f"{payloads.id}/{owner}/{whole}{slash}"
+                name = f"{own}/{owner}/{whole}{slash}"
                 # A streamed payload is as young as its youngest part: more may be coming.
                 stored[owner][name] = max(one.stored_ms, stored[owner].get(name, 0))
                 continue
             ended_ms, _, of = rest.partition("/")
             if of.endswith(_STREAMED):
                 of = f"{of.removesuffix(_STREAMED)}/"
-            name = f"{payloads.id}/{of}"
+            name = f"{own}/{of}"
             ended.add(name)
             if int(ended_ms) <= kept_until_ms:
                 gone.append(name)

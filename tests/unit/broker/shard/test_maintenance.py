@@ -184,3 +184,34 @@ def test_what_is_to_be_gone_waits_for_a_backup_without_snapshot_after_snapshot(
         assert [row["payload"] for row in broker.peek()] == [b"kept"]
     finally:
         broker.stop()
+
+
+def test_a_full_disk_has_no_snapshots_taken_that_free_nothing__before_a_backup(
+    tmp_path: Path,
+) -> None:
+    """A producer of another partition is refused, again and again."""
+    broker = BrokerFixture(tmp_path / "journal")
+    core = broker.broker.runtime(TOPIC).partitions[0].core
+
+    def refused(seconds: int) -> None:
+        for _ in range(seconds):
+            broker.broker._room.want()
+            broker.advance(1_000)
+            broker.wait_for_snapshots()
+
+    try:
+        core.floor = ArchiveFloor(lambda: True, broker.clock.now_ms)
+        for _ in range(40):
+            sent = broker.send(PAYLOADS, [broker.now_ms + KEEP_MS * 4] * len(PAYLOADS))
+            broker.cancel(sent.all_ids().tolist())
+        assert core.journal.holds_room
+        position, taken_bytes = core.position, broker.broker.store.taken_bytes(TOPIC, 0)
+        refused(10)
+        assert (snapshots_of(broker), core.position) == (0, position)
+        for _ in range(5):
+            core.floor.reach(core.position)
+            refused(1)
+        until(lambda: broker.broker.store.taken_bytes(TOPIC, 0) < taken_bytes / 4, "it is gone")
+        assert 0 < snapshots_of(broker) <= 2 * maintenance.ROOM_SNAPSHOTS
+    finally:
+        broker.stop()

@@ -7,8 +7,12 @@ Not covered: processes that are killed or paused, S3, load (tests/crash/test_sta
 
 from __future__ import annotations
 
+import base64
+import io
+import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +28,17 @@ from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.standby import filling
 from dejaqueue.broker.standby import standby as standby_module
+from dejaqueue.broker.standby.standby import Standby
 from dejaqueue.broker.watching.health import health_of
 from dejaqueue.connections.bucket import DirectoryBucket
 from dejaqueue.errors import DejaQError, NotActive, Refused, TopicUnknown, Unavailable
 from dejaqueue.model import Topic, TopicKind
-from dejaqueue.setting_groups import BackupSettings, StandbySettings
+from dejaqueue.setting_groups import (
+    BackupSettings,
+    EncryptionSettings,
+    PayloadSettings,
+    StandbySettings,
+)
 from dejaqueue.settings import BrokerSettings
 from tests.backups import client_of, newest, settings_of, taken
 from tests.patience import until
@@ -55,16 +65,20 @@ def started(settings: BrokerSettings) -> Broker:
 
 
 class Sites:
-    """An active broker with an archive, and standbys that are started as they are asked for."""
+    """An active broker with an archive, and standbys that are started as they are asked for.
 
-    def __init__(self, tmp_path: Path) -> None:
-        self.tmp_path = tmp_path
+    Args:
+        more: settings of all of them.
+    """
+
+    def __init__(self, tmp_path: Path, **more: Any) -> None:
+        self.tmp_path, self.more = tmp_path, more
         self.brokers: list[Broker] = []
         self.active = self.start(active_settings(tmp_path))
         client_of(self.active).create_topic("a", partitions=3)
 
     def start(self, settings: BrokerSettings) -> Broker:
-        broker = started(settings)
+        broker = started(settings.model_copy(update=self.more))
         self.brokers.append(broker)
         return broker
 
@@ -86,7 +100,8 @@ class Sites:
 
         def has_followed() -> bool:
             follower = standby.standby.follower
-            return follower is not None and follower.strands[manifest.chain].number >= last
+            strand = None if follower is None else follower.strands.get(manifest.chain)
+            return strand is not None and strand.number >= last
 
         until(has_followed, "it has followed")
 
@@ -392,31 +407,227 @@ def test_a_lease_of_the_other_site_is_kept__until_it_ends(sites: Sites) -> None:
     assert message.payload == b"held"
 
 
-def test_an_archive_that_goes_on_in_another_chain_is_told__and_followed_after_a_start(
-    sites: Sites,
+def begins_another_chain(sites: Sites, *sent: bytes) -> None:
+    """The archive of the active one breaks, and a backup has what is sent in between."""
+    sites.active.backups.archiver._break("a test")
+    send(sites.active, *sent)
+    sites.backed_up()
+
+
+def test_an_archive_that_goes_on_in_another_chain_is_followed_into_it(
+    sites: Sites, caplog: pytest.LogCaptureFixture
 ) -> None:
     sites.backed_up()
     standby = sites.standby()
     send(sites.active, b"1")
     sites.followed(standby)
-    sites.active.backups.archiver._break("a test")
-    send(sites.active, b"2")
-    sites.backed_up()
-    until(lambda: "start this standby again" in standby.standby.trouble, "it is told")
-    assert any("start this standby again" in one for one in health_of(standby).warnings)
-    with pytest.raises(Refused, match="start this standby again"):
-        promoted(standby)
-    assert payloads(standby) == {b"1"}
+    client_of(sites.active).create_topic("b")
+    for life in range(3):
+        begins_another_chain(sites, b"2 of %d" % life)
+        send(sites.active, b"3 of %d" % life, topic="b")
+        sites.followed(standby)
+        assert rows(standby) == rows(sites.active)
+        assert payloads(standby, "b") == payloads(sites.active, "b")
+    assert "begins anew with another backup" in caplog.text
+    until(lambda: not standby.standby.trouble, "nothing is wrong any more")
+    assert not (Path(standby.settings.journal.url) / filling.BESIDE).exists()
+    with pytest.raises(NotActive, match="this is a standby"):
+        send(standby, b"x")
+    send(sites.active, b"last")
+    sites.archived()
+    promoted(standby)
+    assert payloads(standby) == {b"1", b"2 of 0", b"2 of 1", b"2 of 2", b"last"}
+    send(standby, b"of this site")
     standby.stop()
     again = sites.standby()
-    assert payloads(again) == {b"1", b"2"}
-    send(sites.active, b"3")
-    sites.followed(again)
-    assert payloads(again) == {b"1", b"2", b"3"}
+    assert b"of this site" in payloads(again)
 
 
-def test_entries_that_only_a_backup_has_are_told__and_there_after_a_start(
+def test_a_promotion_ends_though_the_other_one_archives_quicker_than_it_is_followed(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby_module, "NEAR_STEPS", 1 << 60)  # it never has caught up
+    monkeypatch.setattr(standby_module, "CATCH_UP_US", 200_000)
+    monkeypatch.setattr(Standby, "_stepped", lambda *_: True)
+    sites.backed_up()
+    standby = sites.standby()
+    reached = threading.Event()
+
+    def seal(*_: object) -> None:
+        reached.set()
+        raise Unavailable("a test", 100)
+
+    monkeypatch.setattr(Standby, "_seal", seal)
+    with pytest.raises(Unavailable, match="a test"):
+        promoted(standby)
+    assert reached.is_set()
+
+
+def test_an_encrypted_standby_follows_into_another_chain(tmp_path: Path) -> None:
+    master = tmp_path / "master.key"
+    master.touch(mode=0o600)
+    master.write_text(base64.b64encode(bytes(range(32))).decode())
+    sealed = {"encryption": EncryptionSettings(master_key=f"file:{master}")}
+    sites = Sites(tmp_path, **sealed)
+    try:
+        active = sites.active
+        send(active, b"a secret", b"1")
+        sites.backed_up()
+        standby = sites.standby()
+        sites.followed(standby)
+        begins_another_chain(sites, b"another secret")
+        send(active, b"2")
+        sites.followed(standby)
+        assert payloads(standby) == {b"a secret", b"1", b"another secret", b"2"}
+        assert rows(standby) == rows(active)
+        sites.archived()
+        promoted(standby)
+        assert payloads(standby) == payloads(active)
+    finally:
+        for broker in sites.brokers:
+            broker.stop()
+    for path in (tmp_path / "standby").rglob("*"):
+        assert not path.is_file() or b"secret" not in path.read_bytes(), path
+
+
+def test_large_payloads_of_the_other_site_are_read__and_go_when_their_messages_are_done(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "payloads"
+    apart = {"payloads": PayloadSettings(url=str(store), inline_bytes_max=1 << 10)}
+    sites = Sites(tmp_path, **apart)
+
+    def stored() -> set[str]:
+        return {one.name for one in DirectoryBucket(store).objects("")}
+
+    def compare(broker: Broker) -> None:
+        broker._payload_collector.collect(orphan_ms=-(10**13))
+        broker._payload_collector.delete_doomed(stale_ms=0)
+
+    try:
+        client = client_of(sites.active)
+        client.create_topic("gone")
+        client.alter_topic("a", max_payload_bytes=4 << 20)
+        large = [bytes([number]) * 5_000 for number in range(6)]
+        send(sites.active, *large[:2], delay=0)
+        send(sites.active, large[2], topic="gone")
+        client.send("a", io.BytesIO(b"s" * 2_000_000), key="streamed", delay=0)
+        client.send("a", large[5], key="cancelled", delay=FAR)
+        sites.backed_up()
+        standby = sites.standby()
+        send(sites.active, *large[3:5], delay=0)
+        sites.followed(standby)
+        before = {name for name in stored() if "/uploads/" not in name}  # the message has a copy
+        assert len(before) > 7
+        promoted(standby)
+        until(lambda: sites.active.site.refusal() is not None or send_lost(sites), "it is refused")
+        compare(sites.active)  # it deletes nothing that is this one's now
+        compare(standby)
+        assert before <= stored()
+        mine = client_of(standby)
+        with mine.consume("a", idle_ms=2_000, max_messages=5, prefetch=1) as messages:
+            taken_now = set()
+            for message in messages:
+                with message.open() as payload:
+                    taken_now.add(b"".join(payload))
+                message.ack()
+        assert taken_now == {large[0], large[1], large[3], large[4], b"s" * 2_000_000}
+        mine.cancel("a", keys=["cancelled"])
+        mine.delete_topic("gone")
+        compare(standby)
+        assert not before & stored()
+        # A backup of this site has the ids of both, for whoever follows it.
+        assert taken(standby, tmp_path / "archive")["state"] == "done"
+        assert newest(tmp_path / "archive").payload_ids == standby.payloads.ids
+        assert len(standby.payloads.ids) == 2
+    finally:
+        for broker in sites.brokers:
+            broker.stop()
+
+
+def send_lost(sites: Sites) -> bool:
+    """Send something to the one that was replaced, which tells it."""
+    with suppress(DejaQError):
+        send(sites.active, b"lost")
+    return False
+
+
+def test_a_promotion_waits_for_what_another_chain_has(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby_module, "CHAIN_LOOK_US", 3_600_000_000)  # nobody else looks
+    sites.backed_up()
+    standby = sites.standby()
+    send(sites.active, b"1")
+    sites.followed(standby)
+    begins_another_chain(sites, b"2")
+    send(sites.active, b"3")
+    sites.archived()
+    assert promoted(standby)["state"] == "active"
+    assert payloads(standby) == {b"1", b"2", b"3"}
+
+
+def test_what_it_has_can_be_read_while_it_is_filled_anew__and_a_failure_is_told(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby_module, "ANEW_US", 50_000)
+    sites.backed_up()
+    standby = sites.standby()
+    send(sites.active, b"1")
+    sites.followed(standby)
+    tried = threading.Semaphore(0)
+
+    def fail(*_: object) -> int:
+        tried.release()
+        raise Unavailable("the disk is away", 100)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(filling, "_write", fail)
+        begins_another_chain(sites, b"2")
+        for _ in range(2):
+            assert tried.acquire(timeout=60)
+        until(lambda: "the disk is away" in standby.standby.trouble, "it is told")
+        assert any("the disk is away" in one for one in health_of(standby).warnings)
+        assert payloads(standby) == {b"1"}
+        with pytest.raises(Unavailable, match="the disk is away"):
+            promoted(standby)
+    sites.followed(standby)
+    assert payloads(standby) == {b"1", b"2"}
+
+
+def test_a_standby_that_was_killed_while_it_is_exchanged_is_filled_at_its_start(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.backed_up()
+    standby = sites.standby()
+    send(sites.active, b"1")
+    sites.followed(standby)
+    died, renamed = threading.Event(), list[Path]()
+
+    def rename(path: Path, other: Path) -> None:
+        if renamed:
+            died.set()
+            raise _Died
+        renamed.append(path)
+        shutil.move(path, other)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "excepthook", lambda _: None)
+        patch.setattr(Path, "rename", rename)
+        begins_another_chain(sites, b"2")
+        assert died.wait(60)
+        assert standby.standby.running is not None
+        standby.standby.running.join()
+    with pytest.raises(Unavailable, match="is exchanged"):
+        payloads(standby)
+    standby.stop()
+    again = sites.standby()
+    sites.followed(again)
+    assert payloads(again) == {b"1", b"2"}
+
+
+def test_entries_that_only_a_backup_has_are_taken_from_there(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An archiver that is behind when a backup is done leaves out what that has."""
     monkeypatch.setattr(standby_module, "STRAND_LOOK_US", 50_000)
@@ -436,14 +647,10 @@ def test_entries_that_only_a_backup_has_are_told__and_there_after_a_start(
         send(sites.active, b"2")
         sites.backed_up()
     send(sites.active, b"3")
-    until(lambda: "a newer backup goes on" in standby.standby.trouble, "it is told")
-    assert b"3" not in payloads(standby)
-    with pytest.raises(Refused, match="start this standby again"):
-        promoted(standby)
-    standby.stop()
-    again = sites.standby()
-    sites.followed(again)
-    assert payloads(again) == {b"1", b"2", b"3"}
+    until(lambda: payloads(standby) == {b"1", b"2", b"3"}, "it has followed")
+    assert "a newer backup goes on" in caplog.text
+    promoted(standby)
+    assert payloads(standby) == {b"1", b"2", b"3"}
 
 
 def test_an_old_one_hears_of_the_fence__though_that_cannot_be_read_at_first(

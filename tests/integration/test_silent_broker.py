@@ -1,0 +1,54 @@
+"""A broker that is paused (SIGSTOP), and the only one that a client knows: calls that may be made
+twice say who is silent, the next ones soon, and go on when it does.
+
+Not covered: brokers of a cluster, where there is somewhere to go (tests/cluster/test_kill.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dejaqueue import Client
+from dejaqueue.client.flight_transport import CALL_SECONDS_MAX
+from dejaqueue.errors import Unavailable
+from tests.crash.broker_process import BrokerProcess
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path / "data", tmp_path / "broker.log")
+    process.start()
+    yield process
+    os.kill(process.pid, signal.SIGCONT)
+    process.kill()
+
+
+def seconds_of_refusal(client: Client, url: str) -> float:
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=f"the broker at {url} does not answer"):
+        client.stats()
+    return time.monotonic() - began
+
+
+def test_a_call_says_who_is_silent__the_next_one_soon__until_it_is_not(
+    broker: BrokerProcess,
+) -> None:
+    with Client(broker.url, retry_ms_max=0) as client:
+        client.create_topic("a")
+        os.kill(broker.pid, signal.SIGSTOP)
+        first = seconds_of_refusal(client, broker.url)
+        again = [seconds_of_refusal(client, broker.url) for _ in range(3)]
+        print(f"first={first:.1f} s again={[round(one, 1) for one in again]}")
+        assert first < CALL_SECONDS_MAX / 2
+        assert max(again) < first
+        os.kill(broker.pid, signal.SIGCONT)
+        with Client(broker.url) as other:
+            other.stats()  # it is awake
+        assert client.stats()
+        client.send("a", b"1")
