@@ -13,8 +13,8 @@ broker there, until it serves. `enqueue_archived` has its ratio to no archive, a
 `archive_behind_…` is how long a batch of 100,000 messages a second is acknowledged before it is
 archived. `payload_…` are payloads of a MiB, in the journal and in a payload
 store, with their ratio to that store alone.
-`streamed_…` is one payload of a GiB that is streamed, with its ratio to a program that writes and
-reads a file, and the memory that client and broker take more for it.
+`streamed_…` is one payload of a GiB that is streamed, with its ratio to the store's own client
+(`own`), and the memory that client and broker take more for it.
 `promotion` is until a standby has taken the place of a broker that was killed, `bucket_…` a broker
 whose journal is in a bucket where each PUT takes 100 ms more.
 """
@@ -64,11 +64,11 @@ def measure(plan: Plan, report: Report) -> Outcome:
     outcome.rows = rows_of(medians) + backup_rows(QUESTION, plan, report)
     outcome.rows += archive_rows(QUESTION, plan, report)
     outcome.rows += payload_rows(QUESTION, plan, report)
-    outcome.rows += streamed_rows(QUESTION, plan, report)
     outcome.rows += promotion_rows(QUESTION, plan, report)
-    found, left_out = bucket_rows(QUESTION, plan, report)
-    outcome.rows += found
-    outcome.left_out += left_out
+    for rows in (streamed_rows, bucket_rows):
+        found, left_out = rows(QUESTION, plan, report)
+        outcome.rows += found
+        outcome.left_out += left_out
     return outcome
 
 
