@@ -107,6 +107,7 @@ TARGETS = (
     Target("bytes", "archive_behind_p99", "value", "≤", 200, "ms"),
     # Twenty seconds for ten million.
     Target("bytes", "restore", "value", "≥", 500_000, "messages/s"),
+    Target("bytes", "restore_s3", "value", "≥", 500_000, "messages/s"),
     Target("bytes", "promotion", "value", "≤", 3, "s"),
     Target("bytes", "bucket_enqueue", "value", "≥", 500_000, "messages/s"),
     Target("bytes", "bucket_puts", "value", "≤", 10, "PUTs/s"),
@@ -258,6 +259,7 @@ WORK = {
     ("bytes", "streamed_memory_client_s3"): "meanwhile the client's memory",
     ("bytes", "streamed_memory_broker_s3"): "meanwhile the broker's memory",
     ("bytes", "restore"): "restore, until a broker serves it",
+    ("bytes", "restore_s3"): "the same from S3",
     ("bytes", "promotion"): "a standby is promoted, until it takes messages",
     ("bytes", "bucket_enqueue"): "journal in a bucket, a PUT takes 100 ms more: enqueue",
     ("bytes", "bucket_puts"): "meanwhile requests to store",
