@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dejaqueue import limits
 from dejaqueue.engine import commands
-from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, UInt16s, Words
+from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, UInt16s, Words, distinct
 from dejaqueue.engine.effects import Change, Effects, Leased
 from dejaqueue.engine.leases import held_mask
 from dejaqueue.engine.records import DeadGroup
@@ -239,7 +239,7 @@ def _widen(state: PartitionState, command: commands.Enqueue, places: Int64s) -> 
 
 def replace(state: PartitionState, sequences: Int64s) -> Int64s:
     """Those of these messages that are scheduled are gone; returns their locators."""
-    places = np.unique(state.table.places(sequences))
+    places = distinct(state.table.places(sequences))
     places = places[state.table.states[places] == SCHEDULED]
     state.unschedule(places)
     state.counts.scheduled -= places.size
@@ -400,7 +400,7 @@ def extend(state: PartitionState, command: commands.Extend) -> Effects:
         return Effects(statuses=rows.statuses)
     table = state.table
     if command.lease_end_ms < int(table.dues_ms[places].max()):
-        once = np.unique(places)  # a row may be named twice, but ends once
+        once = distinct(places)  # a row may be named twice, but ends once
         state.leases.ends_earlier(
             command.lease_id, once + table.base, table.attempts[once], command.lease_end_ms
         )

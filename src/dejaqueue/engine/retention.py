@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dejaqueue.engine import commands
-from dejaqueue.engine.arrays import Int64s, Mask
+from dejaqueue.engine.arrays import Int64s, Mask, distinct
 from dejaqueue.engine.arrivals import Arrivals
 from dejaqueue.engine.effects import Leased
 from dejaqueue.engine.engine import Engine
@@ -64,9 +64,9 @@ class Retention:
                 break
             parts.append(np.flatnonzero(table.states[first:end] == SCHEDULED) + first)
         if command.sequences is not None:
-            named = table.places(np.unique(command.sequences))
+            named = table.places(distinct(command.sequences))
             parts.append(named[table.states[named] == SCHEDULED])
-        places = np.unique(np.concatenate(parts))
+        places = distinct(np.concatenate(parts))
         sequences = places + table.base
         state.counts.scheduled -= places.size
         state.counts.acked += places.size

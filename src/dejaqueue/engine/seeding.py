@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dejaqueue.engine import commands, view_rows
-from dejaqueue.engine.arrays import Int64s, Mask
+from dejaqueue.engine.arrays import Int64s, Mask, distinct
 from dejaqueue.engine.engine import Engine
 from dejaqueue.engine.replay import places_in_order, returning
 from dejaqueue.engine.state import PartitionState
@@ -68,7 +68,7 @@ class Seeding:
 
     def out_of_turn(self, sequences: Int64s) -> Int64s:
         """Those of these messages that have not had their turn; they have it now."""
-        found = np.unique(sequences)
+        found = distinct(sequences)
         found = found[(found >= self.first) & (found < self.end)]
         found = self._unseen(found)
         self.see(found)

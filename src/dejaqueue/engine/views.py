@@ -19,7 +19,7 @@ import numpy as np
 import xxhash
 
 from dejaqueue.engine import apply, commands, view_rows
-from dejaqueue.engine.arrays import Int64s, Mask, UInt8s
+from dejaqueue.engine.arrays import Int64s, Mask, UInt8s, distinct
 from dejaqueue.engine.commands import Command
 from dejaqueue.engine.effects import Effects
 from dejaqueue.engine.engine import Engine
@@ -560,7 +560,7 @@ class PartitionViews:
             return
         parts = [part for engine in self.holders() for part in engine.live_locators()]
         if parts:
-            yield np.unique(np.concatenate(parts))
+            yield distinct(np.concatenate(parts))
 
     def live_sequences(self) -> Iterator[Int64s]:
         """As `Engine.live_sequences`, each once, of what is live in any view, or retained."""
@@ -569,7 +569,7 @@ class PartitionViews:
             return
         parts = [part for engine in self.holders() for part in engine.live_sequences()]
         if parts:
-            yield np.unique(np.concatenate(parts))
+            yield distinct(np.concatenate(parts))
 
     def live_in(self, first_position: int, last_position: int, limit: int) -> Int64s:
         """As `Engine.live_in`, of what is live in any view, or retained."""

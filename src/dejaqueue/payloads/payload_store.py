@@ -115,6 +115,11 @@ class PayloadStore:
         with self._asked():
             self._bucket.put(name, content)
 
+    def put_ahead(self, name: str, content: bytes | memoryview) -> None:
+        """See Bucket.put_ahead. Raises as `put`."""
+        with self._asked():
+            self._bucket.put_ahead(name, content)
+
     def get_object(self, name: str) -> bytes | None:
         """Its content; None if there is none. Raises Unavailable."""
         with self._asked():

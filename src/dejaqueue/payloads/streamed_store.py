@@ -7,7 +7,7 @@ With a key each object is sealed by AES-256-GCM with a nonce that follows from i
 part can stand for another; the list says how many there are.
 
 Room: payloads. Any thread; every call may take as long as the bucket does.
-Holds: an upload that has a list is whole; a part that is read is the one
+Holds: an upload that has a list is whole, and durable with it; a part that is read is the one
 that was stored there, or an error that names it; nothing here holds more than a part.
 See: payload_store.py, payloads that are stored whole; docs/adr/0076.
 """
@@ -44,15 +44,16 @@ def _nonce(index: int) -> bytes:
 def put_part(
     store: PayloadStore, name: str, index: int, content: bytes | memoryview, key: bytes
 ) -> None:
-    """Store a part durably, in the place of one that was sent before. Raises as
-    PayloadStore.put.
+    """Store a part, in the place of one that was sent before; it is durable when the list is.
+    Raises as PayloadStore.put.
 
     Args:
         key: as for PayloadStore.put; of one payload, and of all its parts.
     """
     if key:
         content = new_aead(key).encrypt(_nonce(index), content, _ABOUT)
-    store.put_object(part_name(name, index), content)
+    put = store.put_object if index == LIST_INDEX else store.put_ahead
+    put(part_name(name, index), content)
 
 
 def get_part(store: PayloadStore, reference: Reference, index: int) -> bytes:

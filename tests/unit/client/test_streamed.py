@@ -16,7 +16,16 @@ import pyarrow as pa
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.client.streamed import WINDOW, Download, PartCalls, Upload, is_source, upload_all
+from dejaqueue.client.streamed import (
+    CALL_PARTS,
+    CALLS_AHEAD,
+    WINDOW,
+    Download,
+    PartCalls,
+    Upload,
+    is_source,
+    upload_all,
+)
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
 from dejaqueue.payloads.voucher_seal import VoucherSeal
@@ -69,9 +78,13 @@ class Store:
         return self._answered({"voucher": base64.b64encode(self.voucher()).decode()})
 
     def rows(self, ticket: dict[str, Any]) -> Future[Any]:
-        index = ticket["first"]
-        content = self.list.encode() if index == LIST_INDEX else self.parts[index]
-        return self._answered(pa.table({"content": pa.array([content], pa.binary())}))
+        indices = range(ticket["first"], ticket["end"])
+        contents = [
+            self.list.encode() if index == LIST_INDEX else self.parts[index]
+            for index in indices
+            if index in self.parts or index == LIST_INDEX
+        ]
+        return self._answered(pa.table({"content": pa.array(contents, pa.binary())}))
 
 
 @pytest.fixture
@@ -131,7 +144,37 @@ def test_only_a_few_parts_are_held(store: Store, part_calls: PartCalls) -> None:
         assert len(upload._sent) <= WINDOW
     download = Download(part_calls, upload.finish())
     while download.next_part():
-        assert len(download._begun) < WINDOW
+        assert len(download._begun) <= CALLS_AHEAD
+        assert len(download._came) < CALL_PARTS
+
+
+def test_a_whole_part_is_sent_and_given_without_a_copy(store: Store, part_calls: PartCalls) -> None:
+    sent: list[Any] = []
+    answer = store.action
+
+    def action(name: str, body: dict[str, Any], *, repeats: bool = False) -> Future[Any]:
+        sent.append(body.get("content"))
+        return answer(name, body, repeats=repeats)
+
+    store.action = action  # type: ignore[method-assign]
+    whole = b"a" * PART
+    changing = bytearray(b"b" * PART)
+    upload = Upload(part_calls, "t")
+    upload.write(whole)
+    upload.write(changing)
+    changing[:] = b"c" * PART  # its owner may use it again
+    upload.finish()
+    assert sent[1] is whole
+    assert store.parts[1] == b"b" * PART
+
+
+def test_parts_that_do_not_come_are_missed(store: Store, part_calls: PartCalls) -> None:
+    voucher = upload_all(part_calls, "t", iter([b"a" * PART, b"b" * PART]))
+    download = Download(part_calls, voucher)
+    download._parts = store.list
+    del store.parts[1]
+    with pytest.raises(Unavailable, match="the broker sent 1 parts of 2"):
+        download.next_part()
 
 
 def test_another_part_or_list_is_found(store: Store, part_calls: PartCalls) -> None:

@@ -5,6 +5,8 @@ Not covered: object stores (test_object_bucket.py), and URLs (test_bucket_urls.p
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -53,3 +55,47 @@ def test_two_that_write_the_same_at_once_do_not_meet(tmp_path: Path) -> None:
         draft.replace(tmp_path / "a")
         other.replace(tmp_path / "a")
     assert first.get("a") == b"1"
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Directories that were synced, in their order."""
+    found: list[Path] = []
+    fsync = os.fsync
+
+    def noting(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            found.append(Path(os.readlink(f"/proc/self/fd/{fd}")))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    return found
+
+
+def test_directories_above_are_synced_while_they_may_be_new(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    root = tmp_path.resolve() / "bucket"
+    bucket = DirectoryBucket(root)
+    bucket.put("a/b/c", b"1")
+    assert synced == [root / "a/b", root / "a", root, tmp_path.resolve()]
+    synced.clear()
+    bucket.put("a/b/d", b"1")
+    bucket.put("a/e/f", b"1")
+    assert synced == [root / "a/b", root / "a/e", root / "a"]
+    synced.clear()
+    shutil.rmtree(root / "a")
+    bucket.put("a/b/c", b"1")
+    assert synced == [root / "a/b", root / "a", root]
+
+
+def test_what_is_put_ahead_is_named_for_good_with_what_follows_it(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    root = tmp_path.resolve()
+    bucket = DirectoryBucket(root)
+    bucket.put_ahead("p/1", b"1")
+    bucket.put_ahead("p/2", b"2")
+    assert (bucket.get("p/1"), synced) == (b"1", [])
+    bucket.put("p/list", b"12")
+    assert synced[:2] == [root / "p", root]

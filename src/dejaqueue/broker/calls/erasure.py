@@ -36,7 +36,7 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.stored_erasure import ErasureChoice, ErasureRows
 from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import Wake
-from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.arrays import Int64s, distinct
 from dejaqueue.engine.commands import Ack, Cancel, Forget, ForgetTexts, InView
 from dejaqueue.engine.message_filter import Selection
 from dejaqueue.engine.table import DEAD, DONE, LEASED, STAGED, STAGED_ACK
@@ -312,7 +312,7 @@ class _Piece:
     def _erase_history(self, rows: ErasureRows, live: Int64s, spared: Int64s) -> None:
         if self._broker.history.directory is not None:
             finish_files(self._topic, [self._number])
-        known = np.unique(np.concatenate([live, *rows.sequences]))
+        known = distinct(np.concatenate([live, *rows.sequences]))
         erased = erase_everywhere(
             self._others, self._choice, self._asked, known=known, spared=spared
         )

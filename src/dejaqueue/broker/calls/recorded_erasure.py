@@ -25,7 +25,7 @@ from dejaqueue.broker.history.history import History
 from dejaqueue.broker.shard.stored_erasure import ErasureChoice
 from dejaqueue.broker.topic.peers import ERASURE
 from dejaqueue.clock import Wake
-from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.arrays import Int64s, distinct
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.model import Topic
 from dejaqueue.topic_names import topic_of
@@ -173,7 +173,7 @@ def hear(
         return {"sequences": found.tolist()}
     if len(content) % 8:
         raise BadRequest("content", "sequences of 8 bytes each", len(content))
-    gone = np.unique(np.frombuffer(content, dtype=np.int64))
+    gone = distinct(np.frombuffer(content, dtype=np.int64))
     erased = ErasedRows()
     if gone.size:
         erased = _own(

@@ -28,7 +28,7 @@ from dejaqueue.broker.consumers.row_reader import NoRows, RowReader, read_in_par
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.topic.served_partitions import ServedPartitions
 from dejaqueue.broker.topic.served_view import ServedView
-from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words
+from dejaqueue.engine.arrays import Int64s, UInt8s, UInt16s, Words, distinct
 from dejaqueue.engine.message_filter import Selection
 from dejaqueue.errors import BadRequest, DejaQError, JournalDamaged
 from dejaqueue.journal.interface import TEXT_COLUMNS
@@ -207,7 +207,7 @@ def _look(
             rows_max=limits.BROWSE_ROWS_MAX,
         )
     else:
-        sequences = np.unique(named(topic, core, ticket))
+        sequences = distinct(named(topic, core, ticket))
         sequences = sequences[(sequences >= first) & (sequences < end)]
     return rows_of(core, sequences), following, end
 

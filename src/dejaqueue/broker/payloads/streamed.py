@@ -6,7 +6,8 @@ more than once, and one that is started again goes on.
 
 Room: broker. Any thread; what asks the store waits for one of the threads that may.
 Holds: a voucher is given for a payload whose parts are all durable, and for no other; whose
-voucher a message carries has its own copy before it is acknowledged; no more than a part is held.
+voucher a message carries has its own copy before it is acknowledged; no more than a part is held
+on its way in, and AHEAD more on its way out.
 See: payloads.py; uploads.py, which takes vouchers in; payloads/streamed_store.py; docs/adr/0076.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dejaqueue import limits
@@ -150,8 +152,10 @@ def list_of(payloads: Payloads, topic: str, voucher: bytes) -> tuple[Reference, 
     return reference, payloads.waited(streamed_store.get_list, payloads.needed(), reference)
 
 
-def read_part(payloads: Payloads, topic: str, voucher: bytes, index: int) -> bytes:
-    """A part of a payload, or with LIST_INDEX the list of its parts.
+def read_parts(
+    payloads: Payloads, topic: str, voucher: bytes, indices: Sequence[int]
+) -> Iterator[bytes]:
+    """Parts of a payload, or with LIST_INDEX the list of them; a few are read ahead.
 
     Raises:
         BadRequest: the voucher is of another topic, or it has no such part. JournalDamaged: it is
@@ -159,9 +163,15 @@ def read_part(payloads: Payloads, topic: str, voucher: bytes, index: int) -> byt
     """
     reference = delivered(payloads, topic, voucher)
     count = part_count(reference.byte_count)
-    if not LIST_INDEX <= index < count:
-        raise BadRequest("part", f"from {LIST_INDEX} to {count - 1}", index)
-    content = payloads.waited(streamed_store.get_part, payloads.needed(), reference, index)
-    if index == LIST_INDEX:
-        payloads.count(fetched=1, fetched_bytes=reference.byte_count)
-    return content
+    for index in indices:
+        if not LIST_INDEX <= index < count:
+            raise BadRequest("part", f"from {LIST_INDEX} to {count - 1}", index)
+    store = payloads.needed()
+    for index, content in zip(
+        indices,
+        payloads.each_waited(streamed_store.get_part, [(store, reference, at) for at in indices]),
+        strict=True,
+    ):
+        if index == LIST_INDEX:
+            payloads.count(fetched=1, fetched_bytes=reference.byte_count)
+        yield content

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dejaqueue import limits
 from dejaqueue.broker.shard import entries
-from dejaqueue.engine.arrays import Int64s, Mask
+from dejaqueue.engine.arrays import Int64s, Mask, distinct
 from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal.interface import Entry, EntryKind, TextColumn
@@ -62,7 +62,7 @@ class ErasureChoice:
         """Of the messages of the partition that are named by their ids, ascending."""
         if self.ids is None or self.origin:
             return _NONE
-        ids = np.unique(np.array(self.ids, dtype=np.int64))
+        ids = distinct(np.array(self.ids, dtype=np.int64))
         sequences: Int64s = ids[ids >> limits.SEQUENCE_BITS == self.partition] & limits.SEQUENCE_MAX
         return sequences
 

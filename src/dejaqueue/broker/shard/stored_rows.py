@@ -19,7 +19,7 @@ import pyarrow as pa
 from dejaqueue import limits
 from dejaqueue.broker.consumers.gathering import columns_of
 from dejaqueue.broker.shard.commit import Commits
-from dejaqueue.engine.arrays import Int64s
+from dejaqueue.engine.arrays import Int64s, distinct
 from dejaqueue.journal.interface import TEXT_COLUMNS, Journal
 
 
@@ -106,7 +106,7 @@ class StoredRows:
                 # A failure, too, is for all who ask in this turn: they find out who has to wait.
                 return reading.rows.result().take(pa.array(places))
         # All of them, not what is missing here: by then the copy here may have lost others.
-        asked = np.unique(locators)
+        asked = distinct(locators)
         rows = executor.submit(self._journal.read, asked, columns)
         self._readings.append(_Reading(asked, columns, rows))
         rows.add_done_callback(lambda _: self._ring())

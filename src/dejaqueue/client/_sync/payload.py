@@ -73,12 +73,18 @@ class Payload:
         while left and self._more():
             piece = self._held if left < 0 else self._held[:left]
             self._held = self._held[len(piece) :]
-            taken.append(bytes(piece))
+            taken.append(_content_of(piece))
             left -= len(piece) if left > 0 else 0
         return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def __iter__(self) -> Iterator[bytes]:
         """Its pieces, of a MiB."""
         while self._more():
-            piece, self._held = bytes(self._held), memoryview(b"")
+            piece, self._held = _content_of(self._held), memoryview(b"")
             yield piece
+
+
+def _content_of(piece: memoryview) -> bytes:
+    """The bytes of a piece; those of a whole part are given as they came, and not copied."""
+    whole = piece.obj
+    return whole if type(whole) is bytes and len(whole) == len(piece) else bytes(piece)

@@ -10,14 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.calls import payload_parts
 from dejaqueue.broker.calls.payload_parts import coded, decoded, whole
+from dejaqueue.broker.payloads import streamed
+from dejaqueue.broker.payloads.payloads import AHEAD
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.model import Topic
+from dejaqueue.payloads import streamed_store
 from dejaqueue.setting_groups import PayloadSettings
 from dejaqueue.settings import BrokerSettings, JournalSettings
+from tests.patience import until
 
 CONTENT = b"content"
 DIGEST = coded(hashlib.sha256(CONTENT).digest())
@@ -55,6 +61,28 @@ def test_parts_are_read_by_their_places(broker: Broker) -> None:
     for wrong in ({"first": -2}, {"end": 2}, {"first": 1, "end": 0}):
         with pytest.raises(BadRequest, match="end: first <= end, from -1 to 1"):
             parts(**wrong)
+
+
+def test_parts_are_read_ahead_and_sent_without_a_copy(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = {index: bytes([index + 1]) * 9 for index in range(-1, 6)}
+    asked: list[int] = []
+
+    def get_part(_store: object, _reference: object, index: int) -> bytes:
+        asked.append(index)
+        return contents[index]
+
+    monkeypatch.setattr(streamed_store, "get_part", get_part)
+    monkeypatch.setattr(streamed, "part_count", lambda _: 6)
+    monkeypatch.setattr(payload_parts, "part_count", lambda _: 6)
+    _, batches = broker.read("payload", {"topic": "t", "voucher": voucher(broker)})
+    until(lambda: len(asked) == 1 + AHEAD)  # before the first one is taken, and no more
+    for index, batch in zip(range(-1, 6), batches, strict=True):
+        assert batch.column(1)[0].as_py() == contents[index]
+        data = batch.column(1).buffers()[2]
+        assert data.address == pa.py_buffer(contents[index]).address
+    assert sorted(asked) == list(range(-1, 6))
 
 
 def test_what_is_no_field_is_refused(broker: Broker) -> None:

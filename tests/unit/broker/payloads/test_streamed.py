@@ -59,7 +59,7 @@ def test_what_was_uploaded_is_adopted_and_read(payloads: Payloads) -> None:
     assert reference.name.startswith(f"{payloads.id}/1-videos/")
     assert payloads.seal is not None
     delivered = payloads.seal.voucher(reference, TOPIC.name)
-    assert streamed.read_part(payloads, TOPIC.name, delivered, 0) == CONTENT
+    assert list(streamed.read_parts(payloads, TOPIC.name, delivered, [0])) == [CONTENT]
     names = {reference.name}
     names.add(streamed.adopt(payloads, voucher, TOPIC, "1-videos").name)
     names.add(streamed.adopt(payloads, delivered, TOPIC, "1-videos").name)
@@ -93,9 +93,9 @@ def test_an_upload_is_for_its_topic_and_a_voucher_too(payloads: Payloads) -> Non
         streamed.put_part(payloads, TOPIC, upload, UploadedPart(0, CONTENT, DIGEST))
     voucher = uploaded(payloads)
     with pytest.raises(BadRequest, match="voucher: one of topic other"):
-        streamed.read_part(payloads, "other", voucher, 0)
+        list(streamed.read_parts(payloads, "other", voucher, [0]))
     with pytest.raises(BadRequest, match="part: from -1 to 0, got: 1"):
-        streamed.read_part(payloads, TOPIC.name, voucher, 1)
+        list(streamed.read_parts(payloads, TOPIC.name, voucher, [0, 1]))
 
 
 def test_a_topic_takes_no_more_than_it_says(payloads: Payloads) -> None:
@@ -106,7 +106,7 @@ def test_a_topic_takes_no_more_than_it_says(payloads: Payloads) -> None:
 
 def test_the_voucher_says_what_was_uploaded(payloads: Payloads) -> None:
     voucher = uploaded(payloads)
-    stored = streamed.read_part(payloads, TOPIC.name, voucher, LIST_INDEX)
+    [stored] = streamed.read_parts(payloads, TOPIC.name, voucher, [LIST_INDEX])
     assert parse_voucher(voucher).digest == hashlib.sha256(stored).digest()
 
 

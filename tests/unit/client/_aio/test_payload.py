@@ -46,6 +46,17 @@ def test_it_is_given_in_pieces__from_where_it_is() -> None:
     assert asyncio.run(story()) == [b"bcd", b"efgh", b"i"]
 
 
+def test_a_whole_part_is_given_as_it_came() -> None:
+    async def story() -> list[bytes]:
+        parts: Any = Parts()
+        parts._parts = came
+        return [piece async for piece in AsyncPayload(parts)]
+
+    came = [b"abcd", b"efgh", b""]
+    expected = list(came)
+    assert [a is b for a, b in zip(asyncio.run(story()), expected, strict=False)] == [True, True]
+
+
 def test_what_came_with_its_message_is_read_alike__and_let_go() -> None:
     async def story() -> tuple[bytes, bytes]:
         payload = AsyncPayload(None, b"whole")

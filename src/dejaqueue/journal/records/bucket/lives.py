@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 CONTAINER_BYTES_MAX: Final = 32 << 20
 """Bytes of records of a container, about: behind them the next one begins."""
+FOLLOWING_US: Final = 10_000
+"""So long those who were just answered are waited for, who may have more: what has waited for them
+would miss this container, and wait for one more."""
 INDEX_CONTAINERS: Final = 256
 """The index is stored again when there are so many containers behind it: who takes over reads no
 more than these one by one."""
@@ -89,8 +92,10 @@ class Lives:
         self._begin()
         self._queue: list[Waiting] = []
         self._turn = threading.Lock()
-        self._next_us = 0
-        self._closing = Wake()
+        self._next_us = self._stored_us = 0
+        self._answered: set[str] = set()
+        """Ownerships whose appends are in the container that was stored last."""
+        self._closing, self._came = Wake(), Wake()
         self._is_indexing = self._has_buried = False
         self._links: dict[str, Callable[[], bool]] = {}
         self.containers = 0
@@ -137,6 +142,7 @@ class Lives:
         """
         with self._guard:
             self._queue.append(waiting)
+        self._came.ring()
         while not waiting.is_done:
             with self._turn:
                 if not waiting.is_done:
@@ -149,7 +155,18 @@ class Lives:
         """Wait until the next container may go."""
         if self._between_us:
             self._clock.wait_until(self._next_us, self._closing)
+            self._wait_for_following()
             self._next_us = self._clock.now_us() + self._between_us
+
+    def _wait_for_following(self) -> None:
+        """Wait until all who were answered last have appended again, a moment at most."""
+        until_us = self._stored_us + FOLLOWING_US
+        while self._clock.now_us() < until_us and not self._closing.rung:
+            self._came.clear()
+            with self._guard:
+                if self._answered <= {one.ownership.id for one in self._queue}:
+                    return
+            self._clock.wait_until(until_us, self._came)
 
     def _taken_from_queue(self) -> list[Waiting]:
         with self._guard:
@@ -188,6 +205,8 @@ class Lives:
             if is_stored:
                 self._is_unclear = False
                 self.containers += 1
+                self._stored_us = self._clock.now_us()
+                self._answered = {one.ownership.id for one in group}
                 for one in group:
                     one.end()
                 self._index_if_due()
@@ -242,3 +261,4 @@ class Lives:
     def close(self) -> None:
         """Nothing waits any more."""
         self._closing.ring()
+        self._came.ring()

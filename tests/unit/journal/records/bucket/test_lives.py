@@ -19,6 +19,7 @@ from dejaqueue.journal.records.bucket.ownership import Ownership
 from dejaqueue.journal.records.bucket.store import BucketRecordStore
 from dejaqueue.journal.records.interface import RecordLog
 from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.patience import until
 from tests.unit.journal.records.bucket.played import PlayedBucket, store_in
 
 
@@ -139,6 +140,41 @@ def test_containers_are_so_far_apart_while_there_is_something_to_append(tmp_path
     began_us = clock.now_us()
     log.append(2, [[b"3"]])
     assert clock.now_us() == began_us, "after a silence it does not wait"
+    store.close()
+
+
+def test_those_who_were_answered_last_are_waited_for__a_moment_at_most(tmp_path: Path) -> None:
+    clock, bucket = VirtualClock(), PlayedBucket(tmp_path)
+    store = BucketRecordStore(bucket, between_ms=1, clock=clock)
+    one, other = logs = [store.open("t", number) for number in range(2)]
+
+    def together(after: int) -> None:
+        clock.advance(us=1_000_000)
+        store.lives._store([
+            lives_module.Waiting(f"{number}", log._own, after, [b"x"])  # type: ignore[attr-defined]
+            for number, log in enumerate(logs)
+        ])  # fmt: skip
+        bucket.puts.clear()
+
+    with ThreadPoolExecutor(2) as pool:
+        for log in logs:
+            answer = pool.submit(log.append, 0, [[b"x"]])
+            while not answer.done():
+                clock.advance(us=1_000)
+        together(1)
+        first = pool.submit(one.append, 2, [[b"x"]])
+        until(lambda: store.lives._queue)
+        second = pool.submit(other.append, 2, [[b"x"]])
+        for answer in (first, second):
+            answer.result(60)  # though the clock stands still
+        assert len(bucket.puts) == 1
+        together(3)
+        began_us = clock.now_us()
+        first = pool.submit(one.append, 4, [[b"x"]])
+        while not first.done():
+            clock.advance(us=1_000)
+        assert clock.now_us() - began_us >= lives_module.FOLLOWING_US
+        assert len(bucket.puts) == 1
     store.close()
 
 
