@@ -28,7 +28,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from dejaqueue.errors import BadRequest
-from dejaqueue.setting_words import MASK, masked, range_words
+from dejaqueue.setting_secrets import MASK, masked
+from dejaqueue.setting_words import range_words
 from dejaqueue.settings import BrokerSettings, known_settings
 
 ENVIRONMENT_PREFIX = "DEJAQ_"

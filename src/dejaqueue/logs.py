@@ -29,6 +29,7 @@ FIELDS = (
     "peer",
     "duration_ms",
     "entry_count",
+    "ahead_count",
     "row_count",
     "setting",
     "left_out",

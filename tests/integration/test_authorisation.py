@@ -103,6 +103,7 @@ ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "ask_erasure": ("brokers", {"partition": 0, "step": "find"}),
     "ask_backup": ("brokers", {"backup": "x", "step": "look"}),
     "ask_turn": ("brokers", {"step": "look"}),
+    "read_ahead": ("brokers", {"topic": MINE}),
     "note_write": ("P", {"topic": MINE, "label": "x", "counts": {"OK": 1}}),
     "writes": ("PM", {"topic": MINE}),
     "begin_payload": ("P", {"topic": MINE}),

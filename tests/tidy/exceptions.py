@@ -6,6 +6,9 @@ from __future__ import annotations
 LONG_FILES: dict[str, str] = {
     "src/dejaqueue/http/shapes.py": "The parts of the OpenAPI document, read by their names.",
     "src/dejaqueue/testing/reference_model.py": "The model: each command, told obviously.",
+    "src/dejaqueue/testing/shared_journal_conformance.py": (
+        "The suite of journals that brokers share: a backend inherits it as one class."
+    ),
     "src/dejaqueue/broker/broker.py": (
         "The broker: its life, its topics, its streams, a few lines for each call of them."
     ),
@@ -122,7 +125,7 @@ STRANGE_NOUNS: set[str] = set(
     drawing embedded encoded encrypted expected finished gathered gone handed held kept known
     lack landed leased listed loaded made many merged moved named once onward opened outbound
     planned promise purged pushed quiet reachable reading ready recorded recovered redriven
-    refused reloadable remember repeats returned saved sealed sent serve settled sharded
+    refused reloadable remember repeats returned sealed sent serve settled sharded
     shown sick side staged stored taken told transacting translated undecided undecodable
     unsynced untraced wanted warm where whole written
     """.split()  # noqa: SIM905 - a page of quotes would say no more

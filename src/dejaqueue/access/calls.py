@@ -456,6 +456,13 @@ ACTIONS = _table([
         "Have another broker do a step of a turn of the archive of the cluster.",
         required=("step",),
     ),
+    Call(
+        "read_ahead",
+        ("topic",),
+        Rule(peers=True),
+        "Have the next owner of a topic, or of a shard of one, read it while it is served here.",
+        required=("topic",),
+    ),
     # --- a standby
     Call(
         "standby",

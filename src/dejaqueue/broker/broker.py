@@ -46,7 +46,8 @@ from dejaqueue.broker.topic.homes import Homes
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.broker.topic.name_locks import NameLocks
 from dejaqueue.broker.topic.payload_collector import PayloadCollector
-from dejaqueue.broker.topic.peers import Peers
+from dejaqueue.broker.topic.peers import READ_AHEAD, Peers
+from dejaqueue.broker.topic.reading_ahead import ReadingsAhead
 from dejaqueue.broker.topic.room import Room
 from dejaqueue.broker.topic.served_topic import ServedTopic, Service, TopicPorts
 from dejaqueue.broker.topic.served_view import ServedView, moved
@@ -138,13 +139,13 @@ class Broker:
         writers = 1 if node is None else handing_over.SNAPSHOT_WRITERS
         self.snapshot_writer = self._threads.executor("dejaq-snapshots", writers)
         self._room = Room(self.runtimes, self.runtime, self.clock)
+        self.ahead = ReadingsAhead(self._threads, self.clock, self._topics.__contains__)
         self._opener = None if node is None else self._threads.executor("dejaq-open", OPENERS)
         askers = self._threads.executor("dejaq-payloads", THREADS)
         self.payloads = Payloads(self.settings, self.clock, askers)
         self._payload_collector = PayloadCollector(self.payloads, self._find_payload_owner)
         self._collecting: Running | None = None
-        self._erasure_schedule: ErasureSchedule | None = None
-        self._erasing: Running | None = None
+        self._erasing: tuple[ErasureSchedule, Running] | None = None
         self.carrier = Carrier(self, self._threads.executor("dejaq-dead-letters"), self.payloads)
         settings, executor = self.settings, self._threads.executor("dejaq-history")
         self.history = History(directory_of(settings), settings.history, self.clock, executor)
@@ -244,7 +245,8 @@ class Broker:
             self.history.journals_of = lambda name: self._catalogue.journals(topic_of(name))
             node.open_keys(self.keys)
         ports = self.store, self.clock, self.settings, self._threads, self._worker, self.homes
-        self._ports = TopicPorts(*ports, self.alter_topic, self._opener, self.payloads)
+        more = self.alter_topic, self._opener, self.payloads, self.ahead.take
+        self._ports = TopicPorts(*ports, *more)
 
     def _ring_used(self) -> None:
         """Read partitions: each says by its journal how far it is."""
@@ -257,8 +259,8 @@ class Broker:
         self.backups.start()
         if self.settings.journal.erase_ms_max:
             settings, clock = self.settings.journal, self.clock
-            self._erasure_schedule = ErasureSchedule(settings, clock, self.store)
-            self._erasing = self._threads.start("dejaq-erase", self._erasure_schedule.run)
+            schedule = ErasureSchedule(settings, clock, self.store)
+            self._erasing = schedule, self._threads.start("dejaq-erase", schedule.run)
         if self.payloads.store is not None:
             self._collecting = self._threads.start("dejaq-collect", self._payload_collector.run)
         if self.alone is not None and self.alone.leaving():
@@ -282,9 +284,10 @@ class Broker:
         self.backups.close()
         self.backups.archiver.finish()  # journals on a server are read while they are open
         self._payload_collector.stop()
-        if self._erasing is not None and self._erasure_schedule is not None:
-            self._erasure_schedule.stop()
-            self._erasing.join()
+        if self._erasing is not None:
+            schedule, running = self._erasing
+            schedule.stop()
+            running.join()
         if self._collecting is not None:
             self._collecting.join()
         self.payloads.close()
@@ -298,6 +301,7 @@ class Broker:
         self.snapshot_writer.shutdown()
         if self._opener is not None:
             self._opener.shutdown()
+        self.ahead.close()
         self.history.close()
         if self.node is None:  # a node of a cluster did so before it left
             self.keys.keep_uses()
@@ -429,6 +433,19 @@ class Broker:
         runtime.attend()
         return runtime
 
+    def read_ahead(self, name: str) -> bool:
+        """Read a topic, or shard of one, that is to be served here soon, while another broker
+        serves it. Returns at once: whether it is read, or cannot be. Raises TopicUnknown."""
+        self.check_running()
+        topic = self._catalogue.get(topic_of(name))
+        return self.ahead.ask(name, topic, self._catalogue.journals(topic.name), self.store)
+
+    def ask_to_read(self, url: str, name: str) -> Future[dict[str, Any]] | None:
+        """Have another broker `read_ahead`; `is_read` is in its answer. None: nobody does so."""
+        if self.peers is None or not self.store.reads_ahead:
+            return None
+        return self.peers.ask(url, READ_AHEAD, {"topic": name})
+
     def prepare_to_give(self, name: str) -> None:
         """Take snapshots of a topic that will be given, while it is still served."""
         served = self._topics.get(name)
@@ -461,6 +478,7 @@ class Broker:
         Args:
             names: topics that were changed; None = all may have been.
         """
+        self.ahead.let_go_unless(lambda topic: self._catalogue.find(topic) is not None)
         served = self.runtimes()
         if names is not None:
             served = [one for one in served if topic_of(one.served_as) in names]
@@ -480,7 +498,8 @@ class Broker:
 
     def has_let_go(self, name: str) -> bool:
         """True if nothing here writes to the journals of a topic, or shard, that is gone."""
-        return name not in self._topics and self._endings.are_over(name)
+        is_open = name in self._topics or self.ahead.has(name)
+        return not is_open and self._endings.are_over(name)
 
     def runtimes(self) -> list[ServedTopic]:
         """Every topic that is served and was used since the start; none while the broker is not

@@ -92,16 +92,22 @@ def advised(topic: Topic) -> None:
         log.warning("topic %s: %s", topic.name, warning, extra={"topic": topic.name})
 
 
-def recovered(topic: str, partition: int, entry_count: int, duration_ms: int) -> None:
-    """A partition was read: a snapshot, if there was one, and so many entries after it."""
+def recovered(
+    topic: str, partition: int, entry_count: int, duration_ms: int, ahead_count: int = 0
+) -> None:
+    """A partition was read: a snapshot, if there was one, and so many entries after it, some of
+    them while another broker served it."""
     log.log(
         logging.INFO if duration_ms >= LONG_RECOVERY_MS else logging.DEBUG,
-        "topic %s, partition %d: read in %d ms, with %d entries after the snapshot",
+        "topic %s, partition %d: read in %d ms, with %d entries after the snapshot, "
+        "%d of them ahead",
         topic,
         partition,
         duration_ms,
         entry_count,
-        extra=_place(topic, partition) | {"entry_count": entry_count, "duration_ms": duration_ms},
+        ahead_count,
+        extra=_place(topic, partition)
+        | {"entry_count": entry_count, "duration_ms": duration_ms, "ahead_count": ahead_count},
     )
 
 

@@ -151,7 +151,7 @@ def show(*, changed: bool, as_json: bool, **chosen: Any) -> None:
     Passwords are masked.
     """
     from dejaqueue.configuration import DEFAULT
-    from dejaqueue.setting_words import masked
+    from dejaqueue.setting_secrets import masked
     from dejaqueue.settings import changes_live, known_settings
 
     loaded = read_settings(chosen)

@@ -307,7 +307,7 @@ def _say_where(
     *,
     as_json: bool,
 ) -> None:
-    from dejaqueue.setting_words import masked
+    from dejaqueue.setting_secrets import masked
 
     host, data = settings.server.host, masked("journal.url", settings.journal.url)
     http_url = f"http{'s' if settings.server.tls_certificate else ''}://{host}:{http_port}"
@@ -370,7 +370,7 @@ def _change_settings(broker: Broker, read_again: Callable[[], Loaded], seat: Clu
     """Read the settings again and take over what can change live; say what that is."""
     from dejaqueue.errors import BadRequest
     from dejaqueue.logs import set_up
-    from dejaqueue.setting_words import masked
+    from dejaqueue.setting_secrets import masked
 
     try:
         loaded = read_again()

@@ -1,10 +1,13 @@
 """Slots on their way to other brokers: their topics are finished, then the slot is nobody's.
 
+    snapshots are taken, and the next owner reads them    while all of it is served here
+    topics are closed, the slot is released               nobody serves it, until it is claimed
+
 Room: cluster. Runs beside the rounds of a node, a few slots at a time.
-Holds: a slot is served until its snapshots are taken; from then on nothing of it begins to be
+Holds: a slot is served until its next owner has read it; from then on nothing of it begins to be
 served here; it is released when its topics are closed, or when that took CLOSE_SECONDS_MAX: a
 journal that hangs holds up neither its neighbours nor other slots.
-See: node.py; broker/topic/handing_over.py, for what becomes of a topic.
+See: node.py; next_owners.py; broker/topic/handing_over.py, for what becomes of a topic.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from functools import partial
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.threads import Threads
 from dejaqueue.clock import Clock
+from dejaqueue.cluster.next_owners import NextOwners
 from dejaqueue.errors import DejaQError
 
 SLOTS_AT_ONCE = 4
@@ -26,6 +30,8 @@ SLOTS_AT_ONCE = 4
 TOPICS_AT_ONCE = 8
 CLOSE_SECONDS_MAX = 2.0
 """Then the next owner fences what still hangs."""
+
+NOBODY: Mapping[int, str] = {}
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -51,6 +57,7 @@ class HandOvers:
     ) -> None:
         self._threads, self._topics_of, self._clock = threads, topics_of, clock
         self._release, self._ring = release, ring
+        self._next_owners = NextOwners(threads, clock)
         self._lock = threading.Lock()
         self._executor: Executor | None = None
         self._given: dict[int, int] = {}
@@ -60,11 +67,14 @@ class HandOvers:
         self._under_way: set[int] = set()
         self._begun: list[Future[None]] = []
 
-    def begin(self, broker: Broker, slots: Mapping[int, int]) -> None:
+    def begin(
+        self, broker: Broker, slots: Mapping[int, int], next_owners: Mapping[int, str] = NOBODY
+    ) -> None:
         """Hand slots over that are not on their way yet. Returns at once.
 
         Args:
             slots: with the revisions of the facts that name this broker.
+            next_owners: where their next owners are, as far as that is known.
         """
         for slot, revision in slots.items():
             with self._lock:
@@ -74,7 +84,8 @@ class HandOvers:
                 self._under_way.add(slot)
                 if self._executor is None:
                     self._executor = self._threads.executor("dejaq-give", SLOTS_AT_ONCE)
-            begun = self._executor.submit(partial(self._hand_over, broker, slot, revision))
+            hand_over = partial(self._hand_over, broker, slot, revision, next_owners.get(slot, ""))
+            begun = self._executor.submit(hand_over)
             self._begun = [one for one in (*self._begun, begun) if not one.done()]
 
     def drop(self, broker: Broker, names: Iterable[str]) -> None:
@@ -109,9 +120,11 @@ class HandOvers:
         if self._executor is not None:
             self._executor.shutdown()
 
-    def _hand_over(self, broker: Broker, slot: int, revision: int) -> None:
+    def _hand_over(self, broker: Broker, slot: int, revision: int, url: str) -> None:
         try:
             self._side_by_side(broker.prepare_to_give, self._topics_of(slot))
+            if url:
+                self._next_owners.have_read(broker, url, self._topics_of(slot))
             self._closing.add(slot)
             give = partial(broker.give, drain=True, seconds_max=CLOSE_SECONDS_MAX)
             self._side_by_side(give, self._topics_of(slot))

@@ -383,7 +383,7 @@ class Node:
             log.warning("node %s could not hand over: %s", self.name, error)
             return
         for _ in range(LEAVING_TRIES):  # a round that had begun before may claim some
-            self._hand_overs.begin(broker, dict(self._mine))
+            self._hand_overs.begin(broker, dict(self._mine), self._next_owners(leaves=True))
             self._hand_overs.wait(until_us)
         if self._mine:
             log.warning("node %s leaves, though not all was handed over", self.name)
@@ -468,6 +468,7 @@ class Node:
         membership, broker, catalogue = self._membership, self._broker, self._catalogue
         if membership is None or broker is None or catalogue is None or not membership.is_valid():
             return ROUND_MS
+        broker.ahead.let_go_idle()
         session = membership.member.session
         if self._topics_changed or self._clock.now_us() >= self._refresh_us:
             self._topics_changed = False
@@ -475,8 +476,7 @@ class Node:
             self._read_catalogue(catalogue, broker)
         if broker.keys.peers_key is None:
             broker.keys.peers_key = members.peers_key(self.coordinator)
-        facts = self._sight.members()
-        living = members_of(facts)
+        living = members_of(facts := self._sight.members())
         if all(member.session != session for member in living.values()):
             self._renewal.ring()  # the coordinator went back; all who are not listed would claim
             return ROUND_MS
@@ -488,12 +488,8 @@ class Node:
         self._view = View(living, owners)
         waits = self._clock.now_us() < self._settled_us
         is_complete = not self.planned or self.coordinator.get(ownership.COMPLETE) is not None
-        plan = ownership.plan(
-            *(self.name, session, self._view, self._slots),
-            waits=waits,
-            planned=self.planned,
-            is_complete=is_complete,
-        )
+        seen = self.name, session, self._view, self._slots
+        plan = ownership.plan(*seen, waits=waits, planned=self.planned, is_complete=is_complete)
         served = self._served()
         drop = set(plan.drop)  # mostly all that others have
         for slot in drop.intersection(self._mine):
@@ -517,10 +513,9 @@ class Node:
                 for name in [name for name in laid_out.served(slot) if name not in here]:
                     broker.take(name)
             on_hand = [slot for slot in plan.hand_over if not self._is_given(slot)]
-            given = {slot: self._view.owners[slot].revision for slot in on_hand}
-            self._mine |= given
+            self._mine |= (given := {slot: self._view.owners[slot].revision for slot in on_hand})
         is_left = self._leftovers.let_go(broker, catalogue, {*mine, *given})
-        self._hand_overs.begin(broker, given)
+        self._hand_overs.begin(broker, given, self._next_owners() if given else {})
         staying = [member.node for member in living.values() if not member.leaving]
         self._leftovers.bury(broker, catalogue, staying, self._slots)
         for bell in list(self._looking):
@@ -586,6 +581,10 @@ class Node:
 
     def _topics_of(self, slot: int) -> list[str]:
         return self._served().get(slot, [])
+
+    def _next_owners(self, *, leaves: bool = False) -> dict[int, str]:
+        seen = self.name, self._view, self._slots, self.planned
+        return ownership.next_owners(*seen, leaves=leaves)
 
     def _is_given(self, slot: int) -> bool:
         return self._hand_overs.has(slot, self._view.owners[slot].revision)

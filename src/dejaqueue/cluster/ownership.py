@@ -136,6 +136,23 @@ def plan(
     return made
 
 
+def next_owners(
+    node: str, view: View, slots: int, planned: tuple[str, ...] = (), *, leaves: bool = False
+) -> dict[int, str]:
+    """Where the next owner is of each slot that another broker is to have, as `plan` sees it.
+
+    Args:
+        planned: as of `plan`.
+        leaves: this broker hands over everything.
+    """
+    found = {one.node: one.url for one in view.members.values() if not one.leaving}
+    keeping = {name for name in found if view.members[name].takes or name == node}
+    if leaves:
+        keeping.discard(node)
+    kept = dealt(keeping, slots, planned)
+    return {slot: found[one] for slot, one in enumerate(kept) if one != node and one in found}
+
+
 def served(
     view: View, placed: Mapping[str, PlacedTopic], names: Iterable[str], slots: int
 ) -> list[dict[str, str | int]]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from dejaqueue.addresses import is_loopback
 from dejaqueue.errors import BadRequest
-from dejaqueue.setting_words import masked
+from dejaqueue.setting_secrets import masked
 
 log = logging.getLogger("dejaqueue.connections")
 

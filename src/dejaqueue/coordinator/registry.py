@@ -17,7 +17,7 @@ from dejaqueue.connections.urls import check_login, warn_if_plain
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.coordinator.interface import Coordinator
 from dejaqueue.errors import BadRequest
-from dejaqueue.setting_words import masked
+from dejaqueue.setting_secrets import masked
 
 _BACKENDS: dict[str, tuple[str, str]] = {
     "etcd": ("etcd", "etcd"),

@@ -29,6 +29,8 @@ Duties of a `Journal` (one object = one partition; for one thread unless a metho
     follows may store snapshots whoever appended last.
 13. Once `press` says so, what it was asked for is in no file of the journal any more, whatever
     crashes then.
+14. Where the store `reads_ahead`, a journal may be opened while its owner goes on: that changes
+    nothing for the owner. `take_over` makes of it what opening it at that moment would.
 """
 
 from __future__ import annotations
@@ -286,6 +288,20 @@ class Journal(ABC):
         """
         return self.tail  # nobody else has it open
 
+    def take_over(self) -> bool:
+        """Know what the owner before has appended since it was opened, as its next owner.
+
+        For a journal of `open_ahead`. What is new is read with `scan` behind the tail of before.
+
+        Returns:
+            False: there is another snapshot, so what was read at the opening may be gone from the
+            server, and must not stay here: close the journal and open it anew.
+
+        Raises:
+            JournalDamaged: as of `follow`; opening the journal anew tells. Unavailable.
+        """
+        raise InternalError(f"{type(self).__name__} is not read ahead")
+
     @abstractmethod
     def read(self, locators: Int64s, columns: Sequence[str] = TEXT_COLUMNS) -> pa.RecordBatch:
         """The stored columns of rows, in the order of `locators` (position << 20 | row).
@@ -403,35 +419,6 @@ class Journal(ABC):
         """Release everything; twice is fine."""
 
 
-def append_together(appends: Sequence[Append]) -> None:
-    """Append, for those that share a log together, and tell of each. Raises nothing of theirs."""
-    shared: dict[Log | Journal, list[Append]] = {}
-    for append in appends:
-        shared.setdefault(append.journal.log or append.journal, []).append(append)
-    for together in shared.values():
-        log = together[0].journal.log
-        if log is not None:
-            log.append_all(together)
-        for append in together:
-            if log is None:
-                append_alone(append)
-            append.landed(append)
-
-
-def append_alone(append: Append) -> None:
-    """Append to one journal; sets the outcome and does not raise, nor call `landed`."""
-    journal = append.journal
-    if journal.log is not None:
-        journal.log.append_all([append])
-        return
-    try:
-        append.tail = journal.append(append.entries, append.after, append.epoch)
-    except DejaQError as error:
-        append.error = error
-    except Exception as wrong:  # noqa: BLE001 - our bug: the partition is read again
-        append.error = InternalError(f"append: {type(wrong).__name__}: {wrong}")
-
-
 DOCUMENTS = ("keys", "key-uses", "backup", "backup-schedule", "restore", "payloads", "standby")
 """What a store keeps for the broker beside topics: API keys (access/key_ring.py); of backups and
 restores (broker/backup), of payloads (broker/payloads), of a standby (broker/standby)."""
@@ -447,6 +434,7 @@ class JournalStore(ABC):
 
     Attributes:
         is_remote: journals are on a server, and each may hang by itself.
+        reads_ahead: a journal can be opened while another broker appends to it (duty 14).
         erases: whether what is done can be had gone by itself (duty 13).
         ask: called with partitions, each a topic and a number, that keep room of a log which they
             share with others, and may be quiet: they should be stepped. Any thread; must not block.
@@ -456,7 +444,7 @@ class JournalStore(ABC):
             takes; 0 = the default.
     """
 
-    is_remote = False
+    is_remote = reads_ahead = False
     erases = True
     lease_ahead_ms = 0
     encryption: DataKeys | None = None
@@ -495,6 +483,11 @@ class JournalStore(ABC):
         Raises:
             JournalDamaged, Unavailable.
         """
+
+    def open_ahead(self, topic: str, partition: int) -> Journal:
+        """Open a journal that another broker appends to, for who is to be its next owner: `scan` it
+        and its snapshot, then `take_over`, or close it. Raises as `open`."""
+        raise InternalError(f"journals of {type(self).__name__} are not read ahead")
 
     @abstractmethod
     def drop(self, topic: str) -> None:

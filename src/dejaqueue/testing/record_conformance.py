@@ -446,6 +446,20 @@ class RecordConformance(ABC):
             assert asked(store.get_object, f"{folder}/x") is None
             assert asked(store.object_names, f"{folder}/") == [f"{folder}/big"]
 
+    def test_objects_that_are_had_together_are_those_that_are_had_alone(self) -> None:
+        folder = self.topic()
+        contents = {f"{folder}/{size}": some_bytes(size) for size in (0, 1, 70_000, 3_000_001)}
+        with self.store() as store:
+            for name, content in contents.items():
+                asked(store.put_object, name, content)
+            found = asked(store.get_objects, [*contents, f"{folder}/never"])
+            assert found.items() <= contents.items()
+            assert found.keys() >= {f"{folder}/1", f"{folder}/70000"}
+            assert asked(store.get_objects, []) == {}
+            asked(store.put_object, f"{folder}/1", b"another")
+            again = asked(store.get_objects, [f"{folder}/1"])
+            assert again == {f"{folder}/1": b"another"}
+
     def test_objects_have_names_and_are_found_by_their_beginning(self) -> None:
         begin = self.topic()
         names = [

@@ -272,6 +272,52 @@ class SharedJournalConformance(JournalConformance):
         for store in stores:
             store.close()
 
+    # --- the next owner ------------------------------------------------------------------------
+
+    def test_what_was_read_ahead_is_taken_over_with_what_came_since(self, tmp_path: Path) -> None:
+        random = np.random.default_rng(23)
+        first, second = self.rivals(tmp_path)
+        first.make("topic")
+        owner = first.open("topic", 0, only_made=True)
+        owner.adopt(iter(()))
+        written = fill(owner, random, 20)
+        owner.put_snapshot(owner.tail, "{}", [])
+        written |= fill(owner, random, 5)
+        ahead = second.open_ahead("topic", 0)
+        assert [position for position, _, _ in ahead.scan(20)] == list(range(21, 26))
+        written |= fill(owner, random, 5)  # its owner notices nothing
+        assert ahead.follow() == 30
+        written |= fill(owner, random, 5)
+        owner.close()
+        assert ahead.take_over()
+        assert [position for position, _, _ in ahead.scan(30)] == list(range(31, 36))
+        ahead.adopt(iter([np.array(list(written), dtype=np.int64)]))
+        assert read_rows(ahead, list(written)) == list(written.values())
+        ahead.append([marked(1)], 35, 2)
+        ahead.put_snapshot(36, "{}", [])
+        first.open("topic", 0).append([marked(2)], 36, 3)
+        raised(Fenced, lambda: ahead.append([marked(9)], 36, 2))
+        raised(Fenced, lambda: ahead.put_snapshot(36, "{}", []))  # it has an owner
+        first.close()
+        second.close()
+
+    def test_what_was_read_ahead_is_not_taken_over_behind_another_snapshot(
+        self, tmp_path: Path
+    ) -> None:
+        first, second = self.rivals(tmp_path)
+        first.make("topic")
+        owner = first.open("topic", 0, only_made=True)
+        owner.append([marked(1)], 0, 1)
+        ahead = second.open_ahead("topic", 0)
+        owner.put_snapshot(1, "{}", [])  # what is before it may be gone from now on
+        owner.append([marked(2)], 1, 1)
+        owner.close()
+        assert not ahead.take_over()
+        ahead.close()
+        assert marks(second.open("topic", 0)) == [1, 2]
+        first.close()
+        second.close()
+
     # --- sizes ---------------------------------------------------------------------------------
 
     def test_an_append_larger_than_a_record_is_rejoined(self, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dejaqueue.broker.partition import partition
 from dejaqueue.broker.shard import opening
 from dejaqueue.broker.shard.commit import Commits
 from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.broker.shard.reading import StateReader
 from dejaqueue.broker.topic.catalogue import Catalogue
 from dejaqueue.broker.topic.given_ids import PartitionReport
 from dejaqueue.broker.topic.peers import TELL
@@ -283,3 +284,19 @@ def partitions_are_closed_by_their_worker(patch: pytest.MonkeyPatch) -> None:
             done.set_result(None)
 
     patch.setattr(ServedTopic, "_close_one", close_one)
+
+
+# --- what is read ahead ---------------------------------------------------------------------------
+
+
+@mutant
+def what_came_after_reading_ahead_is_skipped(patch: pytest.MonkeyPatch) -> None:
+    """The next owner serves the state that it read while the owner before went on."""
+    inner = StateReader.take_over
+
+    def take_over(self: StateReader) -> bool:
+        is_known = inner(self)
+        self.tail = self.journal.tail
+        return is_known
+
+    patch.setattr(StateReader, "take_over", take_over)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from dejaqueue.broker.topic.peers import READ_AHEAD
 from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.testing.simulation.world import Life, World
 
@@ -50,7 +51,13 @@ class SimulatedPeers:
 
         def arrive() -> None:
             try:
-                there.require().transactions.hear(action, body).add_done_callback(back)
+                broker = there.require()
+                if action == READ_AHEAD:
+                    told: Future[dict[str, Any]] = Future()
+                    told.set_result({"is_read": broker.read_ahead(body["topic"])})
+                    back(told)
+                    return
+                broker.transactions.hear(action, body).add_done_callback(back)
             except DejaQError as error:
                 failed: Future[dict[str, Any]] = Future()
                 failed.set_exception(error)

@@ -16,7 +16,7 @@ from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.committer import ApartCommitter
 from dejaqueue.broker.topic.threads import APART, Running, Threads
 from dejaqueue.clock import Clock
-from dejaqueue.journal.interface import append_together
+from dejaqueue.journal.appending import append_together
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.testing.simulation.threads import APPEND_US_MAX, SimulatedCommitter, SimulatedWorker
 from tests.simulation.cluster.fibers import FiberClock, FiberLock, Fibers, Waiter

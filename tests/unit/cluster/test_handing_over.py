@@ -7,6 +7,7 @@ Not covered: what becomes of topics (tests/unit/broker/topic/test_handing_over.p
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import cast
 
@@ -30,6 +31,7 @@ class Site:
         self.goes_on = threading.Event()
         self.released = {slot: threading.Event() for slot in TOPICS}
         self.is_away = False
+        self.ask_to_read: Callable[[str, str], Future[dict[str, bool]]] | None = None
         self.clock: Clock = SteadyClock()
         self.hand_overs = HandOvers(
             Threads(), TOPICS.__getitem__, self.release, lambda: None, self.clock
@@ -72,6 +74,29 @@ def test_snapshots_are_taken_first__and_the_slot_is_released_last() -> None:
     assert sorted(site.noted[2:4]) == [f"{name} given" for name in names]
     assert site.noted[4:] == ["1 released at 7"]
     assert not site.hand_overs.is_closing(1)
+    site.hand_overs.close()
+
+
+def test_the_next_owner_has_read_it_before_it_is_closed() -> None:
+    site = Site()
+    asked: list[str] = []
+
+    def ask(url: str, name: str) -> Future[dict[str, bool]]:
+        assert url == "dejaq://b:1"
+        assert not site.hand_overs.is_closing(1)
+        asked.append(name)
+        answer: Future[dict[str, bool]] = Future()
+        answer.set_result({"is_read": asked.count(name) == 2})
+        site.noted.append("asked")
+        return answer
+
+    site.ask_to_read = ask
+    site.hand_overs.begin(site.broker, {1: 7, 3: 8}, {1: "dejaq://b:1"})
+    site.wait()
+    assert sorted(asked) == sorted(2 * TOPICS[1])
+    notes = [note for note in site.noted if note != "3 released at 8"]
+    assert notes[2:6] == ["asked"] * 4
+    assert notes[-1] == "1 released at 7"
     site.hand_overs.close()
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dejaqueue.cluster.members import Member
-from dejaqueue.cluster.ownership import PREFIX, Owner, View, owners_of, plan
+from dejaqueue.cluster.ownership import PREFIX, Owner, View, next_owners, owners_of, plan
 from dejaqueue.cluster.placement import dealt
 from dejaqueue.coordinator.interface import Fact
 
@@ -130,3 +130,20 @@ def test_one_that_is_back_gets_its_own_again() -> None:
     owners = dict.fromkeys(SLOTS, OF_A)
     found = plan("a", "session-a", view(A, B, owners=owners), COUNT, planned=PLANNED)
     assert set(found.hand_over) == set(range(1, COUNT, 2))
+
+
+def test_the_next_owner_is_who_the_plan_hands_it_over_to() -> None:
+    owners = dict.fromkeys(SLOTS, OF_A)
+    seen = view(A, B, owners=owners)
+    found = next_owners("a", seen, COUNT)
+    assert set(found) == set(plan("a", "session-a", seen, COUNT).hand_over)
+    assert set(found.values()) == {B.url}
+
+
+def test_the_next_owners_of_what_a_leaving_broker_has_are_all_others_that_take() -> None:
+    other = replace(B, node="c", session="session-c", url="dejaq://c:1")
+    away = replace(B, node="d", session="session-d", url="dejaq://d:1", apart=True)
+    found = next_owners("a", view(A, B, other, away), COUNT, leaves=True)
+    urls = {"b": B.url, "c": other.url}
+    assert found == {slot: urls[node] for slot, node in enumerate(dealt(urls, COUNT))}
+    assert next_owners("a", view(A, away), COUNT, leaves=True) == {}

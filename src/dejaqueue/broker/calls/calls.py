@@ -364,6 +364,10 @@ def _ask_turn(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
     return broker.backups.archiver.hear(body)
 
 
+def _read_ahead(broker: BrokerPort, body: Body, _by: Requester) -> Answer:
+    return {"is_read": broker.read_ahead(str(body["topic"]))}
+
+
 # --- a standby ------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,7 @@ class BrokerPort(Protocol):
     def runtime(self, name: str) -> ServedTopic: ...  # noqa: D102
     def view(self, name: str) -> ServedView: ...  # noqa: D102
     def serves(self, name: str) -> bool: ...  # noqa: D102
+    def read_ahead(self, name: str) -> bool: ...  # noqa: D102
     def serving(self) -> list[str]: ...  # noqa: D102
     def topic(self, name: str, *, newest: bool = False) -> Topic: ...  # noqa: D102
     def topics(self) -> list[Topic]: ...  # noqa: D102

@@ -436,7 +436,8 @@ class Partition:
         core.serve(opened.views, opened.journal, commits, opened.read_from)
         self.was_read = True
         entry_count = opened.tail - opened.read_from - (not opened.follows)
-        news.recovered(topic_name, self.number, entry_count, opened.duration_ms)
+        ahead_count = max(opened.ahead - opened.read_from, 0)
+        news.recovered(topic_name, self.number, entry_count, opened.duration_ms, ahead_count)
         news.mended(topic_name, self.number, opened.journal)
         self._chores = self._all_chores
         if opened.follows:

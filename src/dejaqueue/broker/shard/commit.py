@@ -30,7 +30,8 @@ from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.effects import Effects
 from dejaqueue.errors import DejaQError, InternalError
-from dejaqueue.journal.interface import Append, Entry, EntryKind, Journal, append_alone
+from dejaqueue.journal.appending import append_alone
+from dejaqueue.journal.interface import Append, Entry, EntryKind, Journal
 from dejaqueue.settings import DispatchSettings
 from dejaqueue.wire.frames import Reply
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from queue import SimpleQueue
 
-from dejaqueue.journal.interface import Append, append_together
+from dejaqueue.journal.appending import append_together
+from dejaqueue.journal.interface import Append
 
 
 class Committer:

@@ -1,7 +1,8 @@
 """Reading a partition: its snapshot, what was appended since, and a new epoch behind that.
 
 Room: broker. Runs on the partition's worker; in a cluster beside it, several partitions at a time,
-because a broker that takes over has to ask a server many times for each.
+because a broker that takes over has to ask a server many times for each. What was read ahead of a
+planned hand-over is gone on with (reading.py).
 Holds: while a partition is being read its worker leaves it alone, so it is still touched by one
 thread at a time; one that was closed meanwhile appends no epoch if that can be helped, and what was
 opened is closed.
@@ -20,12 +21,12 @@ from dejaqueue.broker.shard import entries
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.shard.reading import StateReader
 from dejaqueue.engine.commands import OpenEpoch
-from dejaqueue.engine.engine import Engine
-from dejaqueue.engine.view_snapshots import restore_views
 from dejaqueue.engine.views import PartitionViews
 from dejaqueue.errors import Unavailable
-from dejaqueue.journal.interface import Append, Entry, Journal, append_together
+from dejaqueue.journal.appending import append_together
+from dejaqueue.journal.interface import Append, Entry, Journal
 
 OPENERS = 16
 """Partitions that are read at once: most of the time each waits for a server."""
@@ -44,6 +45,8 @@ class JournalDoor:
         check_there: called when an epoch was begun, which keeps others out: raises if what is being
             read is not to be served any more.
         used_as: name and number of the topic, if it may have to be noted that it is used.
+        take_ahead: what was read of it while another broker served it, whose journal is the
+            caller's from then on; None = nothing was.
         is_closed: nobody wants what is being read any more.
     """
 
@@ -60,6 +63,7 @@ class JournalDoor:
         used_as: tuple[str, int] | None = None,
     ) -> None:
         self.open_journal = open_journal
+        self.take_ahead: Callable[[], StateReader | None] = lambda: None
         self.stands_by = stands_by
         self.ownership: Ownership = LoneOwnership() if ownership is None else ownership
         self.listener = Listener() if listener is None else listener
@@ -78,6 +82,7 @@ class Opened(NamedTuple):
         read_from: position of the snapshot, 0 = there was none.
         duration_ms: how long that took.
         follows: as PartitionCore has it.
+        ahead: up to this position it had been read before.
     """
 
     views: PartitionViews
@@ -87,6 +92,7 @@ class Opened(NamedTuple):
     read_from: int
     duration_ms: int
     follows: bool = False
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +100,35 @@ class _Reading:
     """A partition that was read, before its epoch begins.
 
     Attributes:
-        tail: position of the last entry that was read.
         command, entry: what begins the epoch.
     """
 
     core: PartitionCore
     door: JournalDoor
-    views: PartitionViews
-    journal: Journal
-    tail: int
-    read_from: int
+    reader: StateReader
     command: OpenEpoch
     entry: Entry
     began_us: int
 
     def opened(self, tail: int) -> Opened:
         """Behind its epoch, whose entry has this position. Raises Unavailable; closes it then."""
+        reader = self.reader
         try:
             self.door.check_there()
-            effects = self.views.apply(self.command)
+            effects = reader.views.apply(self.command)
             self.door.listener.replayed(tail, self.entry, effects)
         except BaseException:
-            self.journal.close()
+            reader.journal.close()
             raise
-        duration_ms = (self.core.clock.now_us() - self.began_us) // 1_000
-        epoch = self.command.epoch
-        return Opened(self.views, self.journal, tail, epoch, self.read_from, duration_ms)
+        took_ms = (self.core.clock.now_us() - self.began_us) // 1_000
+        return _opened(reader, tail, self.command.epoch, took_ms)
+
+
+def _opened(
+    reader: StateReader, tail: int, epoch: int, took_ms: int, *, follows: bool = False
+) -> Opened:
+    read = reader.read_from, took_ms, follows, reader.ahead
+    return Opened(reader.views, reader.journal, tail, epoch, *read)
 
 
 def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
@@ -130,10 +139,11 @@ def read_again(core: PartitionCore, door: JournalDoor) -> Opened:
     reading = _read(core, door)
     if isinstance(reading, Opened):
         return reading
+    reader = reading.reader
     try:
-        tail = reading.journal.append([reading.entry], reading.tail, reading.command.epoch)
+        tail = reader.journal.append([reading.entry], reader.tail, reading.command.epoch)
     except BaseException:
-        reading.journal.close()
+        reader.journal.close()
         raise
     return reading.opened(tail)
 
@@ -153,13 +163,13 @@ def read_together(doors: Sequence[tuple[PartitionCore, JournalDoor]]) -> list[Fu
         if isinstance(one, Opened):
             future.set_result(one)
             continue
-        append = Append(one.journal, [one.entry], one.tail, one.command.epoch)
+        append = Append(one.reader.journal, [one.entry], one.reader.tail, one.command.epoch)
         readings.append((one, append, future))
     append_together([append for _, append, _ in readings])
     for one, append, future in readings:
         try:
             if append.error is not None:
-                one.journal.close()
+                one.reader.journal.close()
                 raise append.error
             future.set_result(one.opened(append.tail))
         except Exception as wrong:  # noqa: BLE001 - whoever asks for the result gets it
@@ -170,24 +180,15 @@ def read_together(doors: Sequence[tuple[PartitionCore, JournalDoor]]) -> list[Fu
 def _read(core: PartitionCore, door: JournalDoor) -> _Reading | Opened:
     """Read snapshot and journal, and say how the epoch begins; a standby begins none."""
     began_us = core.clock.now_us()
-    journal, listener = door.open_journal(), door.listener
+    reader = _reader(core, door)
+    journal, views = reader.journal, reader.views
     try:
-        snapshot = journal.latest_snapshot()
-        read_from = tail = 0
-        if snapshot is None:
-            views = PartitionViews(Engine(core.number))
-        else:
-            views = restore_views(snapshot.meta, journal.read_snapshot_file)
-            read_from = tail = snapshot.position
-        listener.reading(core.topic(), views.unnamed, tail)
-        for position, _epoch, entry in journal.scan(tail):
-            effects = views.apply(entries.to_command(entry, position))
-            listener.replayed(position, entry, effects)
-            tail = position
+        door.listener.reading(core.topic(), views.unnamed, reader.tail)
+        reader.read_on(door.listener)
         journal.adopt(views.live_locators())
         if door.stands_by():
             took_ms = (core.clock.now_us() - began_us) // 1_000
-            return Opened(views, journal, tail, views.unnamed.epoch, read_from, took_ms, True)
+            return _opened(reader, reader.tail, views.unnamed.epoch, took_ms, follows=True)
         now_ms = max(core.clock.utc_ms(), views.now_ms)
         command = OpenEpoch(now_ms, views.unnamed.epoch + 1)
         entry = entries.to_entry(command)
@@ -197,7 +198,32 @@ def _read(core: PartitionCore, door: JournalDoor) -> _Reading | Opened:
     except BaseException:
         journal.close()
         raise
-    return _Reading(core, door, views, journal, tail, read_from, command, entry, began_us)
+    return _Reading(core, door, reader, command, entry, began_us)
+
+
+def _reader(core: PartitionCore, door: JournalDoor) -> StateReader:
+    """What knows of all entries, and has read some: those of the snapshot, or what was read ahead.
+
+    Raises:
+        JournalDamaged, Unavailable.
+    """
+    ahead = door.take_ahead()
+    if ahead is not None:
+        try:
+            if ahead.take_over():
+                if core.topic().history and ahead.tail != ahead.read_from:
+                    ahead.restart()  # who records it is to hear of each entry
+                return ahead
+        except BaseException:
+            ahead.journal.close()
+            raise
+        ahead.journal.close()
+    journal = door.open_journal()
+    try:
+        return StateReader(core.number, journal)
+    except BaseException:
+        journal.close()
+        raise
 
 
 class Opening:

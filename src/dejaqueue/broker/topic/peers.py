@@ -10,6 +10,7 @@
     bring_letters       dead letters that go back to a topic which that broker serves
     read_keys           that the API keys of the cluster have changed
     ask_backup          a step of its part of a backup, asked by the broker that takes it
+    read_ahead          that it reads a topic which it is to serve soon, asked by its owner
     ask_turn            a step of a turn of the archive, asked by the broker that takes cuts
 
 Room: broker. A port: the Flight server is behind it; a broker that is alone has none.
@@ -25,6 +26,7 @@ from typing import Any, Protocol
 TELL, ASK, HOME, SHARD = "tell_transaction", "ask_transaction", "ask_home", "ask_shard"
 HISTORY, BACKUP, TURN = "ask_history", "ask_backup", "ask_turn"
 ERASURE, KEYS, READ_KEYS = "ask_erasure", "ask_keys", "read_keys"
+READ_AHEAD = "read_ahead"
 """Their names in the table of calls (access/calls.py); bring_letters is far_letters.py's."""
 
 

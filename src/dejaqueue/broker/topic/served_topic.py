@@ -37,6 +37,7 @@ from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.opening import JournalDoor
 from dejaqueue.broker.shard.ownership import LoneOwnership, Ownership
+from dejaqueue.broker.shard.reading import StateReader
 from dejaqueue.broker.shard.stored_rows import RowsAwaited
 from dejaqueue.broker.topic.allotment_queue import AllotmentQueue, DurableBacklog
 from dejaqueue.broker.topic.given_ids import PartitionReport
@@ -76,6 +77,7 @@ class TopicPorts:
         worker_of: the worker of a partition, by the topic's name and number and its own number.
         homes: the way to what the shards of a topic agree on.
         opener: where journals are read; None = on the workers.
+        take_ahead: what was read of a partition before it is served here (reading_ahead.py).
         payloads: where large payloads are kept; None = with the others.
         alter: changes settings of a topic (Broker.alter_topic).
     """
@@ -89,6 +91,7 @@ class TopicPorts:
     alter: Callable[[str, Callable[[Topic], dict[str, Any]]], Topic]
     opener: Executor | None = None
     payloads: Payloads | None = None
+    take_ahead: Callable[[str, str, int], StateReader | None] = lambda *_: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +205,13 @@ class ServedTopic(ServedView):
 
     def _add(self, number: int) -> None:
         """One more partition, with the next number that is served here."""
-        ports, service = self._ports, self._service
-        worker = ports.worker_of(self.topic.name, self.number, number)
+        ports, service, names = self._ports, self._service, (self.topic.name, self.number)
+        worker = ports.worker_of(*names, number)
         in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
         duties = self._duties_of(number)
         if self.shard is not None and not self.partitions:
-            chores = (*duties.chores, HomeChore(self.served_as, self.dispatcher, ports.homes))
-            duties = replace(duties, chores=chores)
+            chore = HomeChore(self.served_as, self.dispatcher, ports.homes)
+            duties = replace(duties, chores=(*duties.chores, chore))
         core = PartitionCore(
             lambda: self.topic,
             number,
@@ -220,8 +223,8 @@ class ServedTopic(ServedView):
         if self.payloads is not None:
             place = f"topic {self.served_as}, partition {number}"
             let_go = partial(self._let_go, number)
-            names = self.topic.name, self.payload_owner
-            core.payloads = PartitionPayloads(self.payloads, let_go, place, *names)
+            of = self.topic.name, self.payload_owner
+            core.payloads = PartitionPayloads(self.payloads, let_go, place, *of)
         # A journal on a server may hang: it is read and appended to beside the worker.
         apart = worker.apart if ports.store.is_remote else None
         door = JournalDoor(
@@ -232,8 +235,9 @@ class ServedTopic(ServedView):
             comes_back=service.is_shared,
             check_there=service.check_there,
             stands_by=service.stands_by,
-            used_as=(self.topic.name, self.number),
+            used_as=names,
         )
+        door.take_ahead = partial(ports.take_ahead, self.served_as, self.journals, number)
         partition = Partition(
             core,
             door,
@@ -383,8 +387,7 @@ class ServedTopic(ServedView):
         self.ring_all()
 
     def again(self, send: Callable[[], None]) -> None:
-        """Run `send`, which may wait for partitions, on a thread that may; in order. Raises
-        Unavailable: the topic is being closed."""
+        """Run `send`, which may wait, on another thread, in order. Raises Unavailable: closed."""
         with self._again_lock:
             if self._again is None:
                 self._again = self._ports.threads.executor("dejaq-again")
@@ -472,8 +475,7 @@ class ServedTopic(ServedView):
     def look(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]
     ) -> Future[Answer]:
-        """Run a function on the partition's worker; again from its beginning, if it has to wait
-        for stored rows."""
+        """Run a function on the worker; again from its beginning, if it waits for stored rows."""
         future: Future[Answer] = self._ports.threads.future()
         partition = self.partitions[partition_number]
 
@@ -494,8 +496,8 @@ class ServedTopic(ServedView):
     def change(
         self, partition_number: int, function: Callable[[PartitionCore], Answer]
     ) -> Future[Answer]:
-        """Run a function that applies commands on the partition's worker; done when they are
-        durable. It must not raise once it has applied one."""
+        """Run a function that applies commands, on the worker; done when they are durable. It must
+        not raise once it has applied one."""
         return self.change_ahead(partition_number, function).durable
 
     def change_ahead(
@@ -520,8 +522,7 @@ class ServedTopic(ServedView):
         return changing
 
     def given(self) -> dict[int, PartitionReport]:
-        """What each partition has given, of those that were read; by number. Not less than what it
-        is, once the topic is closed."""
+        """What each partition that was read has given, by number; exact if the topic is closed."""
         read = [partition for partition in self.partitions if partition.was_read]
         engines = {partition.number: partition.core.engine for partition in read}
         return {
@@ -532,8 +533,7 @@ class ServedTopic(ServedView):
     def close(
         self, close_one: Callable[[Partition], None], seconds_max: float | None = None
     ) -> None:
-        """Run a function on every partition, and wait for all, for `seconds_max` at most; None =
-        CLOSE_SECONDS_MAX."""
+        """Run a function on every partition; wait for all, or so long; None = CLOSE_SECONDS_MAX."""
         self.begin_close(close_one, seconds_max)
         self.wait_closed()
 

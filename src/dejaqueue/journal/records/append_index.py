@@ -11,7 +11,9 @@ See: journal.py beside; duty 7 of journal/interface.py.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -67,6 +69,37 @@ class Block(NamedTuple):
 
     name: str
     content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotIndex:
+    """What a snapshot knows of the records before it; JSON within the manifest's meta."""
+
+    meta: str
+    identity: int
+    base: int
+    stand: ReadCursor
+    blocks: tuple[str, ...]
+
+    def encode(self) -> str:
+        """As it is stored."""
+        facts = {
+            "meta": self.meta,
+            "identity": self.identity,
+            "base": self.base,
+            "stand": list(self.stand),
+            "blocks": list(self.blocks),
+        }
+        return json.dumps(facts)
+
+    @staticmethod
+    def decode(text: str) -> SnapshotIndex:
+        """Read what `encode` made."""
+        facts: dict[str, Any] = json.loads(text)
+        stand = ReadCursor(*facts["stand"])
+        return SnapshotIndex(
+            facts["meta"], facts["identity"], facts["base"], stand, tuple(facts["blocks"])
+        )
 
 
 class AppendIndex:

@@ -124,6 +124,12 @@ class RecordStore(ABC):
     def get_object(self, name: str) -> bytes | None:
         """An object's content as it was stored, None if there is none. Raises Unavailable."""
 
+    def get_objects(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The contents of objects, as far as they are to be had together: what is not among them is
+        asked for alone. A few megabytes at a time. Raises Unavailable."""
+        found = ((name, self.get_object(name)) for name in names)
+        return {name: content for name, content in found if content is not None}
+
     @abstractmethod
     def object_names(self, prefix: str) -> list[str]:
         """Names of the objects that begin so, sorted. Raises Unavailable."""

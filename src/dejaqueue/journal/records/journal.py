@@ -12,14 +12,12 @@ See: journal/interface.py (the duties); docs/adr/0012-records-on-a-server-a-mirr
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +45,7 @@ from dejaqueue.journal.interface import (
     SnapshotFile,
 )
 from dejaqueue.journal.records.append_cache import RUN_BYTES_MAX, AppendCache
-from dejaqueue.journal.records.append_index import AppendIndex, ReadCursor
+from dejaqueue.journal.records.append_index import AppendIndex, ReadCursor, SnapshotIndex
 from dejaqueue.journal.records.concurrency import Concurrency
 from dejaqueue.journal.records.erasure import RecordErasure
 from dejaqueue.journal.records.interface import RecordLog, RecordStore
@@ -63,35 +61,6 @@ _LEDGER_PART: Final = "appends-"
 _OPEN_TRIES: Final = 3
 _ROOM_APPENDS: Final = 8
 """Appends of others that must get through before producers go on, once the server had no room."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """What a snapshot knows of the records before it; JSON within the manifest's meta."""
-
-    meta: str
-    identity: int
-    base: int
-    stand: ReadCursor
-    blocks: tuple[str, ...]
-
-    def encode(self) -> str:
-        facts = {
-            "meta": self.meta,
-            "identity": self.identity,
-            "base": self.base,
-            "stand": list(self.stand),
-            "blocks": list(self.blocks),
-        }
-        return json.dumps(facts)
-
-    @staticmethod
-    def decode(text: str) -> _Saved:
-        facts: dict[str, Any] = json.loads(text)
-        stand = ReadCursor(*facts["stand"])
-        return _Saved(
-            facts["meta"], facts["identity"], facts["base"], stand, tuple(facts["blocks"])
-        )
 
 
 class RecordJournal(Journal):
@@ -114,16 +83,18 @@ class RecordJournal(Journal):
         check_made: Callable[[], None] | None = None,
         is_short: Callable[[], bool] = lambda: False,
         ask: Callable[[], None] = lambda: None,
+        is_owner: bool = True,
         cipher: Cipher | None = None,
     ) -> None:
-        self._cipher = cipher
+        self._cipher, self._is_owner = cipher, is_owner
         self._check_made, self._is_short = check_made, is_short
         self._store, self._log, self._mirror = store, records, mirror
         self._place, self._background, self._on_close = place, background, on_close
         self._prefix = prefix
         self._failure: str | None = None
         self._is_followed = False
-        """Several have it open and know what the others append: it has no owner."""
+        """Several have it open and know what the others append: it has no owner. Of one that is
+        read ahead, another broker is the owner until it is taken over."""
         self._closing = Wake()
         self._guard = threading.Lock()
         self._truncated = 0
@@ -193,7 +164,7 @@ class RecordJournal(Journal):
                 f"{self._place}: the server ends at record {last}, but a snapshot covers record "
                 f"{stand.number - 1}"
             )
-        for found in self._checked.appends(stand, last):
+        for found in self._checked.appends(stand, last, is_owner=self._is_owner):
             self._take_in(found)
         self._mirror.keep_only(self._append_index)
         # So far the owner before may have dropped records.
@@ -214,7 +185,7 @@ class RecordJournal(Journal):
     def follow(self) -> int:
         """See Journal.follow."""
         self._check_usable()
-        self._is_followed = True
+        self._is_followed = self._is_owner
         stand = self._append_index.stand
         last = self._log.last()
         if last < stand.number:
@@ -232,11 +203,22 @@ class RecordJournal(Journal):
                 self._snapshot_objects.begin()
         return self.tail
 
+    def take_over(self) -> bool:
+        """See Journal.take_over."""
+        self._check_usable()
+        if not self._append_index.tail or not self._snapshot_objects.is_newest():
+            return False  # of an empty journal nothing was read that could be kept
+        stand, self._is_owner = self._append_index.stand, True
+        for found in self._checked.appends(stand, self._log.last()):
+            self._take_in(found)
+        self._writer.go_on(self._append_index.stand)
+        return True
+
     def _saved_index(self) -> AppendIndex:
         manifest = self._snapshot_objects.newest()
         if manifest is None:
             return AppendIndex()
-        saved = _Saved.decode(manifest.meta)
+        saved = SnapshotIndex.decode(manifest.meta)
         self._checked.identity = saved.identity
         blocks = [bytes(self._snapshot_objects.read(name)) for name in saved.blocks]
         return AppendIndex.restored(saved.base, blocks, saved.stand)
@@ -570,7 +552,7 @@ class RecordJournal(Journal):
             end, stand = self._append_index.stand_after(position)
             base, blocks = self._append_index.blocks(end)
         names = tuple(block.name for block in blocks)
-        saved = _Saved(meta, self._checked.identity, base, stand, names)
+        saved = SnapshotIndex(meta, self._checked.identity, base, stand, names)
         parts = [SnapshotFile(block.name, block.content) for block in blocks]
         self._snapshot_objects.put(position, saved.encode(), [*files, *parts])
 
@@ -580,7 +562,7 @@ class RecordJournal(Journal):
         manifest = self._snapshot_objects.newest()
         if manifest is None:
             return None
-        saved = _Saved.decode(manifest.meta)
+        saved = SnapshotIndex.decode(manifest.meta)
         names = tuple(name for name in manifest.parts if name not in saved.blocks)
         return Snapshot(manifest.position, saved.meta, names)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,8 @@ from dejaqueue.journal.segments.snapshots import KEPT, Manifest, Part
 
 log = logging.getLogger(__name__)
 
+_TOGETHER, _TOGETHER_BYTES = 64, 8 << 20
+"""So many parts, of so many bytes, are asked for with one call."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -60,15 +62,15 @@ class SnapshotObjects:
     def _load(self) -> None:
         self._there = set(self._store.object_names(self._prefix))
         names = sorted(name for name in self._there if name.startswith(self._manifest_prefix))
+        found = self._store.get_objects(names)
         for name in reversed(names):
             try:
-                manifest = Manifest.decode(Path(name), memoryview(self._get(name)))
+                content = found.get(name) or self._get(name)
+                manifest = Manifest.decode(Path(name), memoryview(content))
                 if not self.manifests:
-                    for part, facts in manifest.parts.items():
-                        self._contents[part] = self._verified(part, facts)
+                    self._contents = self._parts(manifest)
             except JournalDamaged as damage:
                 self.damaged.append(str(damage))
-                self._contents.clear()
                 continue
             self.manifests.insert(0, manifest)
 
@@ -78,9 +80,21 @@ class SnapshotObjects:
             raise JournalDamaged(f"{name}: is missing")
         return content
 
+    def _parts(self, manifest: Manifest) -> dict[str, bytes]:
+        """All parts of a snapshot, several with each call. Raises JournalDamaged, Unavailable."""
+        contents: dict[str, bytes] = {}
+        for names in _together(manifest.parts):
+            found = self._store.get_objects([self._part_prefix + name for name in names])
+            for name in names:
+                content, part = found.get(self._part_prefix + name), manifest.parts[name]
+                if content is None or not _is_right(content, part):
+                    content = self._verified(name, part)
+                contents[name] = content
+        return contents
+
     def _verified(self, name: str, part: Part) -> bytes:
         content = self._get(self._part_prefix + name)
-        if len(content) != part.byte_count or xxhash.xxh3_64_hexdigest(content) != part.checksum:
+        if not _is_right(content, part):
             raise JournalDamaged(f"{self._part_prefix}{name}: is not what was written")
         return content
 
@@ -195,3 +209,23 @@ class SnapshotObjects:
             self._there = kept
         except DejaQError as failure:
             log.warning("older snapshots below %s stay: %s", self._part_prefix, failure)
+
+
+def _is_right(content: bytes, part: Part) -> bool:
+    """Whether it is what was written."""
+    right = len(content) == part.byte_count
+    return right and bool(xxhash.xxh3_64_hexdigest(content) == part.checksum)
+
+
+def _together(parts: Mapping[str, Part]) -> Iterator[list[str]]:
+    """Names of parts that are asked for together: a few megabytes, or one."""
+    names: list[str] = []
+    byte_count = 0
+    for name, part in parts.items():
+        if names and (byte_count + part.byte_count > _TOGETHER_BYTES or len(names) == _TOGETHER):
+            yield names
+            names, byte_count = [], 0
+        names.append(name)
+        byte_count += part.byte_count
+    if names:
+        yield names

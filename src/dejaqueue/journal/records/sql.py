@@ -39,7 +39,11 @@ R = TypeVar("R")
 RECORD_BYTES_MAX: Final = 1 << 20
 OBJECT_PART_BYTES: Final = 1 << 20
 READ_RECORDS: Final = 32
-"""Records that one query asks for, so that no answer is large and no cursor stays open."""
+"""Records that one query asks for without knowing how large they are …"""
+READ_BYTES: Final = 8 << 20
+"""… and bytes of one that knows it, so that no answer is large and no cursor stays open."""
+SIZED_RECORDS: Final = 4_096
+"""Records of which one query asks how large they are."""
 DROP_RECORDS: Final = 1_000
 """Records that one statement deletes: longer ones would be in the way of appends."""
 _STATEMENT_PARTS_MAX: Final = 16
@@ -50,6 +54,10 @@ _LAST: Final = "SELECT COALESCE(MAX(number), 0) FROM dejaq_record WHERE log = ?"
 _READ: Final = (
     "SELECT number, content FROM dejaq_record WHERE log = ? AND number >= ? AND number < ? "
     "ORDER BY number"
+)
+_SIZES: Final = (
+    "SELECT number, LENGTH(content) FROM dejaq_record WHERE log = ? AND number >= ? "
+    "AND number < ? ORDER BY number"
 )
 _DROP: Final = "DELETE FROM dejaq_record WHERE log = ? AND number >= ? AND number < ?"
 _PUT: Final = "INSERT INTO dejaq_object (name, part, content) VALUES (?, ?, ?)"
@@ -149,10 +157,25 @@ class SqlRecords(RecordLog):
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """See RecordLog.read."""
         self._check_usable()
-        for start in range(first, end, READ_RECORDS):
-            stop = min(start + READ_RECORDS, end)
+        for start, stop in self._windows(first, end):
             for number, content in self._store.rows(_READ, (self._log, start, stop)):
                 yield int(number), bytes(content)
+
+    def _windows(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Ranges of numbers from `first` to before `end`, each of an answer that is not large: few
+        of them, since whoever reads many records would wait for the server most of the time."""
+        if end - first <= READ_RECORDS:
+            yield first, end
+            return
+        for start in range(first, end, SIZED_RECORDS):
+            stop = min(start + SIZED_RECORDS, end)
+            byte_count = 0
+            for number, size in self._store.rows(_SIZES, (self._log, start, stop)):
+                if byte_count and byte_count + size > READ_BYTES:
+                    yield start, number
+                    start, byte_count = number, 0
+                byte_count += size
+            yield start, stop
 
     def drop_before(self, number: int) -> None:
         """See RecordLog.drop_before; the last one stays, so that its number does."""
@@ -365,6 +388,19 @@ class SqlRecordStore(RecordStore):
         statement = "SELECT content FROM dejaq_object WHERE name = ? ORDER BY part"
         rows = self.rows(statement, (name,))
         return b"".join(bytes(content) for (content,) in rows) if rows else None
+
+    def get_objects(self, names: Sequence[str]) -> dict[str, bytes]:
+        """See RecordStore.get_objects: one statement."""
+        found: dict[str, list[bytes]] = {}
+        if names:
+            places = ", ".join("?" * len(names))
+            statement = (
+                f"SELECT name, content FROM dejaq_object WHERE name IN ({places}) "
+                f"ORDER BY name, part"
+            )
+            for name, content in self.rows(statement, names):
+                found.setdefault(str(name), []).append(bytes(content))
+        return {name: b"".join(parts) for name, parts in found.items()}
 
     def object_names(self, prefix: str) -> list[str]:
         """See RecordStore.object_names."""

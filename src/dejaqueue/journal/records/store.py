@@ -65,7 +65,7 @@ class RecordJournalStore(JournalStore):
         Locked: another process uses the directory. Unavailable.
     """
 
-    is_remote = True
+    is_remote = reads_ahead = True
 
     def __init__(
         self,
@@ -117,13 +117,22 @@ class RecordJournalStore(JournalStore):
 
     def open(self, topic: str, partition: int, *, only_made: bool = False) -> RecordJournal:
         """See JournalStore.open; a journal that is open already is Unavailable."""
+        return self._open_once(topic, partition, only_made)
+
+    def open_ahead(self, topic: str, partition: int) -> RecordJournal:
+        """See JournalStore.open_ahead; a journal that is open already is Unavailable."""
+        return self._open_once(topic, partition, only_made=True, is_owner=False)
+
+    def _open_once(
+        self, topic: str, partition: int, only_made: bool, *, is_owner: bool = True
+    ) -> RecordJournal:
         with self._guard:
             self._check_usable()
             if (topic, partition) in self._open:
                 raise Unavailable(f"the journal of {topic}/{partition} is open already")
             self._open[topic, partition] = None  # several are opened at once by several threads
         try:
-            journal = self._opened(topic, partition, only_made)
+            journal = self._opened(topic, partition, only_made, is_owner)
         except BaseException:
             self._forget(topic, partition)
             raise
@@ -138,7 +147,7 @@ class RecordJournalStore(JournalStore):
         mirror = self._mirror(topic, partition, MemoryFileSystem(), root, MEMORY_BYTES_MAX)
         return self._journal(topic, partition, mirror)
 
-    def _opened(self, topic: str, partition: int, only_made: bool) -> RecordJournal:
+    def _opened(self, topic: str, partition: int, only_made: bool, is_owner: bool) -> RecordJournal:
         with self._guard:
             opening = self._opening.setdefault(topic, self._concurrency.lock())
         with opening:
@@ -150,7 +159,7 @@ class RecordJournalStore(JournalStore):
         mirror = self._mirror(topic, partition, self._files, directory, self._mirror_bytes_max)
         check_made = (lambda: self._check_made(topic)) if only_made else None
         on_close = partial(self._forget, topic, partition)
-        return self._journal(topic, partition, mirror, on_close, check_made)
+        return self._journal(topic, partition, mirror, on_close, check_made, is_owner=is_owner)
 
     def _mirror(
         self,
@@ -183,6 +192,8 @@ class RecordJournalStore(JournalStore):
         mirror: Mirror,
         on_close: Callable[[], None] = lambda: None,
         check_made: Callable[[], None] | None = None,
+        *,
+        is_owner: bool = True,
     ) -> RecordJournal:
         log = self.records.open(topic, partition)
         try:
@@ -199,6 +210,7 @@ class RecordJournalStore(JournalStore):
                 is_short=lambda: self.is_short(),
                 ask=lambda: self.ask([(topic, partition)]),
                 check_made=check_made,
+                is_owner=is_owner,
                 cipher=self._cipher(topic, partition),
             )
         except BaseException:

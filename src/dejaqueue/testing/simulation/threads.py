@@ -18,7 +18,8 @@ from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.topic.threads import Running, Threads
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.journal.interface import Append, append_together
+from dejaqueue.journal.appending import append_together
+from dejaqueue.journal.interface import Append
 from dejaqueue.testing.simulation.world import Life, World
 
 Arguments = ParamSpec("Arguments")

@@ -13,7 +13,8 @@ from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.shard.listener import Listener
 from dejaqueue.engine.commands import Ack, Cancel, Lease
 from dejaqueue.errors import InternalError, ResourceExhausted, Unavailable
-from dejaqueue.journal.interface import Append, append_together
+from dejaqueue.journal.appending import append_together
+from dejaqueue.journal.interface import Append
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply
 from tests.unit.broker.cores import Served, Sink, sequences

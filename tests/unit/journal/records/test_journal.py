@@ -13,10 +13,11 @@ from dejaqueue.errors import Fenced, JournalDamaged, ResourceExhausted, Unavaila
 from dejaqueue.journal.interface import EntryKind, SnapshotFile
 from dejaqueue.journal.records import append_cache
 from dejaqueue.journal.records.interface import Bytes
+from dejaqueue.journal.records.journal import RecordJournal
 from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.segments.segment import SegmentList
-from dejaqueue.testing.journal_conformance import fill, make_ack, raised, read_rows
+from dejaqueue.testing.journal_conformance import fill, make_ack, make_enqueue, raised, read_rows
 
 
 class CountedRecords(MemoryRecords):
@@ -317,3 +318,75 @@ def test_rows_that_only_the_server_has_are_not_here__until_they_were_read(
     assert here is not None
     assert here.column(0).to_pylist() == payloads
     store.close()
+
+
+class SlowRecords(MemoryRecords):
+    """Somebody looks when the first record of an append is there, and the rest is not."""
+
+    look: Callable[[], None] | None = None
+
+    def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
+        if len(records) < 2:
+            super().append(after, records)
+            return
+        look, self.look = self.look, None
+        super().append(after, records[:1])
+        if look is not None:
+            look()
+        super().append(after + 1, records[1:])
+
+
+class SlowStore(MemoryRecordStore):
+    def open(self, topic: str, partition: int) -> MemoryRecords:
+        return self.logs.setdefault((topic, partition), SlowRecords(topic))
+
+
+def test_an_append_that_is_still_coming_in_is_taken_over_as_a_whole() -> None:
+    records, seen = SlowStore(4_096), list[RecordJournal]()
+    first, second = RecordJournalStore(records), RecordJournalStore(records)
+    first.make("topic")
+    owner = first.open("topic", 0, only_made=True)
+    owner.append([make_ack(1)], 0, 1)
+    log = records.logs["topic", 0]
+    assert isinstance(log, SlowRecords)
+    log.look = lambda: seen.append(second.open_ahead("topic", 0))
+    large = make_enqueue(np.random.default_rng(1), 500)
+    assert owner.append([large], 1, 1) == 2
+    [ahead] = seen
+    assert (ahead.tail, log.last() > 3) == (1, True)
+    owner.close()
+    assert ahead.take_over()
+    assert ahead.tail == 2
+    assert ahead.append([make_ack(2)], 2, 2) == 3
+    first.close()
+    second.close()
+
+
+def test_what_is_read_ahead_gives_nothing_back(records: CountedStore) -> None:
+    first, second = RecordJournalStore(records), RecordJournalStore(records)
+    first.make("topic")
+    owner = first.open("topic", 0, only_made=True)
+    owner.adopt(iter(()))
+    fill(owner, np.random.default_rng(1), 20)
+    for position in (10, 20):
+        owner.put_snapshot(position, "{}", [])
+    there = sorted(records.logs["topic", 0].contents)
+    ahead = second.open_ahead("topic", 0)
+    second.press_dead(now_ms=10**12, age_ms=1)
+    ahead.follow()
+    assert sorted(records.logs["topic", 0].contents) == there
+    ahead.close()
+    first.close()
+    second.close()
+
+
+def test_of_a_journal_that_was_empty_nothing_is_taken_over(records: CountedStore) -> None:
+    first, second = RecordJournalStore(records), RecordJournalStore(records)
+    first.make("topic")
+    ahead = second.open_ahead("topic", 0)
+    assert not ahead.take_over()
+    ahead.close()
+    owner = second.open("topic", 0, only_made=True)
+    assert owner.append([make_ack(1)], 0, 1) == 1
+    first.close()
+    second.close()

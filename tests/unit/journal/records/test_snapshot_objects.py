@@ -9,6 +9,7 @@ import pytest
 
 from dejaqueue.errors import BadRequest, Fenced, JournalDamaged, Unavailable
 from dejaqueue.journal.interface import SnapshotFile
+from dejaqueue.journal.records import snapshot_objects
 from dejaqueue.journal.records.memory import MemoryRecordStore
 from dejaqueue.journal.records.snapshot_objects import SnapshotObjects
 
@@ -145,3 +146,54 @@ def test_what_an_owner_before_stored_late_is_erased__but_nothing_of_the_next_one
     with pytest.raises(Fenced):
         snapshots.erase_older(overtaken)
     assert "d" in parts(store)
+
+
+class Together(MemoryRecordStore):
+    """Notes how often it is asked; of what is asked for together it gives some, and one altered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[list[str]] = []
+        self.alone: list[str] = []
+        self.leaves_out, self.alters = "", ""
+
+    def get_objects(self, names: Sequence[str]) -> dict[str, bytes]:
+        self.asked.append([name.rpartition("/")[2] for name in names])
+        found = {name: MemoryRecordStore.get_object(self, name) for name in names}
+        if self.alters:
+            found[f"p/parts/{self.alters}"] = b"of an older copy"
+        return {
+            name: content
+            for name, content in found.items()
+            if content is not None and not name.endswith(f"/{self.leaves_out}")
+        }
+
+    def get_object(self, name: str) -> bytes | None:
+        self.alone.append(name.rpartition("/")[2])
+        return super().get_object(name)
+
+
+def test_what_a_start_needs_is_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Together()
+    snapshots = SnapshotObjects(store, "p")
+    put(snapshots, 5, a=b"one", b=b"two")
+    put(snapshots, 6, a=b"one", b=b"two", c=b"three", d=b"x" * 50)
+    store.asked.clear()
+    assert bytes(SnapshotObjects(store, "p").read("c")) == b"three"
+    manifests, parts = store.asked
+    assert [int(one) for one in manifests] == [5, 6]
+    assert sorted(parts) == ["a", "b", "c", "d"]
+    assert store.alone == []
+    monkeypatch.setattr(snapshot_objects, "_TOGETHER_BYTES", 10)
+    store.asked.clear()
+    assert bytes(SnapshotObjects(store, "p").read("d")) == b"x" * 50
+    assert [sorted(one) for one in store.asked[1:]] == [["a", "b"], ["c"], ["d"]]
+
+
+def test_what_does_not_come_together_is_asked_for_alone() -> None:
+    store = Together()
+    put(SnapshotObjects(store, "p"), 5, a=b"one", b=b"two")
+    store.leaves_out, store.alters = "a", "b"
+    again = SnapshotObjects(store, "p")
+    assert [bytes(again.read("a")), bytes(again.read("b"))] == [b"one", b"two"]
+    assert (sorted(store.alone), again.damaged) == (["a", "b"], [])

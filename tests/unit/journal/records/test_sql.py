@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dejaqueue.connections.sql import SqlConnection
+from dejaqueue.connections.sql import Row, SqlConnection
 from dejaqueue.connections.sqlite import Sqlite
 from dejaqueue.errors import Fenced, Refused, Unavailable
 from dejaqueue.journal.records import sql
@@ -142,6 +142,50 @@ def test_reading_asks_for_a_few_at_a_time__and_gaps_are_left_out(
     assert [number for number, _ in log.read(2, 7)] == [2, 3, 4, 5, 6]
     assert [number for number, _ in log.read(7, 99)] == [7, 8]
     assert list(log.read(5, 5)) == []
+
+
+def test_reading_many_takes_few_questions__and_no_answer_is_large(
+    store: SqlRecordStore, log: SqlRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "READ_BYTES", 1_000)
+    monkeypatch.setattr(sql, "SIZED_RECORDS", 100)
+    sizes = [10] * 150 + [600, 600, 2_000, 10, 10]
+    for number, size in enumerate(sizes):
+        log.append(number, [[b"x" * size]])
+    answers: list[list[int]] = []
+    rows = store.rows
+
+    def noted(statement: str, parameters: Sequence[object]) -> list[Row]:
+        found = rows(statement, parameters)
+        if "LENGTH" not in statement:
+            answers.append([len(content) for _, content in found])
+        return found
+
+    monkeypatch.setattr(store, "rows", noted)
+    assert [len(content) for _, content in log.read(1, 1_000)] == sizes
+    read = [sum(one) for one in answers if one]
+    assert len(read) <= 6
+    assert [total for total in read if total > 1_000] == [2_000]  # that one is so large by itself
+    assert [number for number, _ in log.read(90, 110)] == list(range(90, 110))
+
+
+def test_several_objects_are_one_question(
+    store: SqlRecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "OBJECT_PART_BYTES", 4)
+    for name, content in (("a", b"one"), ("b", b"several parts"), ("c", b"")):
+        store.put_object(name, content)
+    asked: list[str] = []
+    rows = store.rows
+
+    def noted(statement: str, parameters: Sequence[object]) -> list[Row]:
+        asked.append(statement)
+        return rows(statement, parameters)
+
+    monkeypatch.setattr(store, "rows", noted)
+    found = store.get_objects(["c", "b", "never", "a"])
+    assert found == {"a": b"one", "b": b"several parts", "c": b""}
+    assert len(asked) == 1
 
 
 def test_the_last_record_is_never_dropped(log: SqlRecords, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from dejaqueue.errors import Fenced, ResourceExhausted, Unavailable
-from dejaqueue.journal.interface import Append, append_together
+from dejaqueue.journal.appending import append_together
+from dejaqueue.journal.interface import Append
 from dejaqueue.journal.memory import MemoryFileSystem, MemoryStore
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.testing.faulty_journal import FaultyFileSystem

@@ -8,16 +8,23 @@ See: store.py.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 import xxhash
 
-from dejaqueue.connections.nats.connection import TIMEOUT_S, ApiRefusal, NatsConnection, read_answer
+from dejaqueue.connections.nats.connection import (
+    TIMEOUT_S,
+    ApiRefusal,
+    NatsConnection,
+    Reply,
+    read_answer,
+)
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import ResourceExhausted, Unavailable
 from dejaqueue.journal.records.nats.reading import (
@@ -139,6 +146,38 @@ class NatsObjects:
         """
         return read_whole(f"{name} in {self._pieces}", lambda: self._find(name), self._content)
 
+    def get_some(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The contents of small objects: all names are looked up in one go, then all contents.
+
+        What takes several pieces, or is not at once as it was stored, is left out.
+
+        Raises:
+            Unavailable.
+        """
+        found: dict[str, Pieces] = {}
+        asked = [{"last_by_subj": f"{self._subject}.{_tokens(name)}"} for name in names]
+        subject = f"$JS.API.STREAM.MSG.GET.{self._names}"
+        for name, reply in zip(names, self._ask_all(subject, asked), strict=True):
+            message = _message(reply)
+            if message is not None:
+                found[name] = Pieces.from_bytes(message)
+        small = {name: pieces for name, pieces in found.items() if pieces.count == 1}
+        asked_pieces = [{"seq": pieces.first} for pieces in small.values()]
+        replies = self._ask_all(f"$JS.API.DIRECT.GET.{self._pieces}", asked_pieces)
+        return {
+            name: reply.content
+            for (name, pieces), reply in zip(small.items(), replies, strict=True)
+            if reply is not None and not reply.status and pieces.is_right(reply.content)
+        }
+
+    def _ask_all(
+        self, subject: str, asked: Sequence[Mapping[str, object]]
+    ) -> Sequence[Reply | None]:
+        contents = [json.dumps(one).encode() for one in asked]
+        if not contents:
+            return []
+        return self._connection.publish_all(subject, [({}, one) for one in contents], TIMEOUT_S)
+
     def _content(self, pieces: Pieces) -> bytes | None:
         for _ in range(ASK_AGAIN):  # any server may answer
             content = self._read(pieces)
@@ -210,6 +249,14 @@ class NatsObjects:
             self._connection.api(f"STREAM.PURGE.{stream}", {"filter": subject})
         except ApiRefusal as error:
             raise Unavailable(str(error)) from error
+
+
+def _message(reply: Reply | None) -> bytes | None:
+    """What a leader answered to `STREAM.MSG.GET`; None if it has none, or did not answer."""
+    if reply is None or reply.status:
+        return None
+    message = json.loads(reply.content).get("message")
+    return None if message is None else base64.b64decode(message.get("data", ""))
 
 
 def _tokens(name: str) -> str:

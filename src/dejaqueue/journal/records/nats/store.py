@@ -186,6 +186,10 @@ class NatsRecordStore(RecordStore):
         """An object's content from whichever server has it whole."""
         return self._objects.get(name)
 
+    def get_objects(self, names: Sequence[str]) -> dict[str, bytes]:
+        """See RecordStore.get_objects."""
+        return self._objects.get_some(names)
+
     def object_names(self, prefix: str) -> list[str]:
         """Names of the objects that begin so, sorted."""
         return self._objects.names(prefix)
