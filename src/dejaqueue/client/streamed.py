@@ -1,10 +1,10 @@
 """Payloads that are streamed, as a client sends and reads them: part by part, a few ahead.
 
 Room: client. Blocks; the asynchronous client calls it on other threads.
-Holds: at most WINDOW parts are held on their way up, and CALL_PARTS × (CALLS_AHEAD + 1) on their
-way down; each part that is read is compared with the list of parts, and
-the list with the voucher, so that what is read is what was sent, to its end, or an error; each part
-that is sent is compared by the broker with the hash that was made here.
+Holds: at most WINDOW parts are held on their way up, and AHEAD + 1 on their way down; each part
+that is read is compared with the list of parts, and the list with the voucher, so that what is read
+is what was sent, to its end, or an error; each part that is sent is compared by the broker with the
+hash that was made here.
 See: _aio/payload.py, what a program has; schema/vouchers.py; docs/wire.md, "Streamed payloads".
 """
 
@@ -21,17 +21,15 @@ from dejaqueue import limits
 from dejaqueue.client.link import backoff_ms
 from dejaqueue.client.transport import Transport
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.errors import BadRequest, TryLater, Unavailable
+from dejaqueue.errors import BadRequest, TryLater
 from dejaqueue.schema.payload_parts import LIST_INDEX, PartList, check_part, decode_part_list
 from dejaqueue.schema.vouchers import parse_voucher
 
 WINDOW: Final = 3
 """Parts that are on their way up at the same time; a fourth call may go beside them."""
-CALL_PARTS: Final = 2
-"""Parts that one call reads. A call costs both sides almost as much as a part; of four parts the
-memory costs more, as it is new to the process each time."""
-CALLS_AHEAD: Final = 2
-"""Calls that read parts at the same time."""
+AHEAD: Final = 2
+"""Parts that are asked for and not read yet. Of more of them, or of several in one call, the rate
+is the same and the memory is not."""
 OnProgress: TypeAlias = Callable[[int], None]
 """Called with how many bytes more were sent or read."""
 Answer = TypeVar("Answer")
@@ -208,37 +206,29 @@ class Download:
         self._asked["voucher"] = base64.b64encode(voucher).decode()
         self._parts: PartList | None = None
         self._next_index = self._given = 0
-        self._begun: deque[tuple[int, Callable[[], Future[Any]], Future[Any]]] = deque()
-        self._came: deque[Any] = deque()
-        """Parts as Arrow has them, each in memory of its own."""
+        self._begun: deque[tuple[Callable[[], Future[Any]], Future[Any]]] = deque()
 
-    def _begin(self, first: int, end: int) -> None:
-        ticket = {**self._asked, "first": first, "end": end}
+    def _begin(self, index: int) -> None:
+        ticket = {**self._asked, "first": index, "end": index + 1}
 
         def call() -> Future[Any]:
             return self._exchange.transport.rows(ticket)
 
-        self._begun.append((end - first, call, call()))
+        self._begun.append((call, call()))
 
     def _begin_ahead(self, count: int) -> None:
-        while self._next_index < count and len(self._begun) < CALLS_AHEAD:
-            end = min(self._next_index + CALL_PARTS, count)
-            self._begin(self._next_index, end)
-            self._next_index = end
+        while self._next_index < count and len(self._begun) < AHEAD:
+            self._begin(self._next_index)
+            self._next_index += 1
 
     def _take(self) -> bytes:
-        if not self._came:
-            asked, call, begun = self._begun.popleft()
-            chunks = self._exchange.answer(call, begun).column("content").chunks
-            self._came.extend(part for chunk in chunks for part in chunk)
-            if len(self._came) != asked:
-                raise Unavailable(f"the broker sent {len(self._came)} parts of {asked}")
-        content: bytes = self._came.popleft().as_py()
+        table = self._exchange.answer(*self._begun.popleft())
+        content: bytes = table.column("content")[0].as_py()
         return content
 
     def _list(self) -> PartList:
         if self._parts is None:
-            self._begin(LIST_INDEX, LIST_INDEX + 1)
+            self._begin(LIST_INDEX)
             self._parts = decode_part_list(self._take(), self._digest)
         return self._parts
 
@@ -251,7 +241,7 @@ class Download:
         """
         parts = self._list()
         self._begin_ahead(parts.count)
-        if not (self._begun or self._came):
+        if not self._begun:
             return b""
         content = self._take()
         self._begin_ahead(parts.count)
