@@ -104,7 +104,7 @@ def a_snapshot_leaves_the_last_view_out(patch: pytest.MonkeyPatch) -> None:
             views.settle()
         return views
 
-    patch.setattr("dejaqueue.broker.shard.opening.restore_views", restore)
+    patch.setattr("dejaqueue.broker.shard.reading.restore_views", restore)
 
 
 @mutant
