@@ -33,6 +33,7 @@ from dejaqueue.client.consuming.extending import Extender
 from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.lateness import LatenessHistogram
 from dejaqueue.client.consuming.open_rows import OpenRows
+from dejaqueue.client.consuming.program_end import close_soon
 from dejaqueue.client.consuming.release import Release, releases_of
 from dejaqueue.client.consuming.settle_batches import Fate, SettleBatches
 from dejaqueue.client.consuming.settling import Settling
@@ -594,4 +595,4 @@ class ConsumeCore:
         """Nobody needs the consumer any more: close it, on another thread."""
         # While the interpreter ends no thread starts: the broken connection tells the broker.
         if self._opened and not self._closed and not sys.is_finalizing():
-            threading.Thread(target=self.close, name="dejaq-abandon", daemon=True).start()
+            close_soon(self)

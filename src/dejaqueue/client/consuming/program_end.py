@@ -33,6 +33,8 @@ class OpenConsumer(Protocol):
 
 
 _CONSUMERS: weakref.WeakSet[OpenConsumer] = weakref.WeakSet()
+_CLOSERS: set[threading.Thread] = set()
+"""Those that close what nobody holds any more."""
 
 
 def close_at_exit(consumer: OpenConsumer) -> None:
@@ -40,8 +42,24 @@ def close_at_exit(consumer: OpenConsumer) -> None:
     _CONSUMERS.add(consumer)
 
 
+def close_soon(consumer: OpenConsumer) -> None:
+    """Close it on another thread, as nobody holds it any more; the end of the program waits."""
+
+    def close() -> None:
+        try:
+            _close(consumer)
+        finally:
+            _CLOSERS.discard(threading.current_thread())
+
+    closer = threading.Thread(target=close, name="dejaq-abandon", daemon=True)
+    _CLOSERS.add(closer)
+    closer.start()
+
+
 def close_all() -> None:
-    """Close those that are open. Waits EXIT_SECONDS_MAX at most."""
+    """Close those that are open, and wait for those that are being closed, EXIT_SECONDS_MAX at
+    most."""
+    closing = list(_CLOSERS)
     left = [consumer for consumer in list(_CONSUMERS) if not consumer.is_over]
     closers = [
         threading.Thread(target=_close, args=(one,), name="dejaq-abandon", daemon=True)
@@ -50,7 +68,7 @@ def close_all() -> None:
     for closer in closers:
         closer.start()
     until = time.monotonic() + EXIT_SECONDS_MAX
-    for closer in closers:
+    for closer in (*closing, *closers):
         closer.join(max(0.0, until - time.monotonic()))
 
 
@@ -61,3 +79,4 @@ def _close(consumer: OpenConsumer) -> None:
 
 atexit.register(close_all)
 after_fork(_CONSUMERS.clear)
+after_fork(_CLOSERS.clear)

@@ -11,6 +11,7 @@ import pytest
 
 from dejaqueue.client.consuming import program_end
 from dejaqueue.errors import Unavailable
+from tests.patience import until
 
 
 class Consumer:
@@ -46,6 +47,23 @@ def test_one_that_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -
     program_end.close_all()
     assert (hanging.closed, other.closed) == (1, 1)
     goes_on.set()
+
+
+def test_one_that_nobody_holds_any_more_is_waited_for_while_it_is_closed() -> None:
+    class Slow:
+        is_over = was_closed = False
+
+        def close(self) -> None:
+            self.is_over = True  # as a consumer's, before the broker was told
+            goes_on.wait()
+            self.was_closed = True
+
+    goes_on, slow = threading.Event(), Slow()
+    program_end.close_soon(slow)
+    threading.Timer(0.1, goes_on.set).start()
+    program_end.close_all()
+    assert slow.was_closed
+    until(lambda: not program_end._CLOSERS)
 
 
 def test_one_that_is_gone_is_not_kept() -> None:
