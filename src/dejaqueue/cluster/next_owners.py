@@ -2,7 +2,7 @@
 
 Room: cluster. On the thread that hands a slot over, which waits.
 Holds: a slot is handed over whether or not its next owner has read it: nobody is waited for longer
-than AHEAD_SECONDS_MAX, and nobody again who was late once.
+than AHEAD_SECONDS_MAX, and who was late or silent is not asked again for a minute.
 See: handing_over.py; broker/topic/reading_ahead.py, what the next owner does; docs/adr/0103.
 """
 
@@ -24,6 +24,8 @@ ASK_AGAIN_US = 30_000
 ANSWER_SECONDS_MAX = 2.0
 SILENCES_MAX = 3
 """So often is a call repeated that got no answer."""
+REST_US = 60_000_000
+"""Whoever was late or silent is not asked for so long: each slot would wait for it anew."""
 
 log = logging.getLogger("dejaqueue.cluster")
 
@@ -38,7 +40,7 @@ class NextOwners:
 
     def __init__(self, threads: Threads, clock: Clock) -> None:
         self._threads, self._clock = threads, clock
-        self._late: set[str] = set()
+        self._rests_until_us: dict[str, int] = {}
 
     def have_read(self, broker: Broker, url: str, names: Collection[str]) -> None:
         """Return when a broker has read topics, or shards of some, or does not do so.
@@ -46,7 +48,7 @@ class NextOwners:
         Args:
             url: of the next owner.
         """
-        if url in self._late:
+        if self._rests_until_us.get(url, 0) > self._clock.now_us():
             return
         until_us = self._clock.now_us() + round(AHEAD_SECONDS_MAX * 1e6)
         left, silences = list(names), 0
@@ -57,16 +59,20 @@ class NextOwners:
                 silences += 1
                 if silences == SILENCES_MAX:
                     log.info("%s does not read ahead: %s", url, error)
+                    self._rest(url)
                     return
             except DejaQError as error:
                 log.info("%s does not read ahead: %s", url, error)
                 return
             if left and self._clock.now_us() >= until_us:
                 log.info("%s has not read %s in time", url, ", ".join(left))
-                self._late.add(url)
+                self._rest(url)
                 return
             if left:
                 self._clock.wait_until(self._clock.now_us() + ASK_AGAIN_US, Wake())
+
+    def _rest(self, url: str) -> None:
+        self._rests_until_us[url] = self._clock.now_us() + REST_US
 
     def _is_read(self, broker: Broker, url: str, name: str) -> bool:
         """Ask for it. Raises whatever the other broker says, or Unavailable."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -164,6 +165,10 @@ class FleetBroker(Broker):
         catalogue = self._catalogue
         served = _ServedTopic(name, catalogue.journals(name), catalogue.number(name))
         return cast(ServedTopic, served)
+
+    def ask_to_read(self, url: str, name: str) -> Future[dict[str, Any]] | None:
+        """See Broker.ask_to_read: there is nothing to be read."""
+        return None
 
 
 class FleetMachine(ClusterMachine):

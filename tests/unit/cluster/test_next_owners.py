@@ -9,7 +9,7 @@ from typing import Any, cast
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.topic.peers import READ_AHEAD
 from dejaqueue.broker.topic.threads import Threads
-from dejaqueue.cluster.next_owners import AHEAD_SECONDS_MAX, SILENCES_MAX, NextOwners
+from dejaqueue.cluster.next_owners import AHEAD_SECONDS_MAX, REST_US, SILENCES_MAX, NextOwners
 from dejaqueue.errors import BadRequest, DejaQError, TopicUnknown, Unavailable
 from dejaqueue.testing.virtual_clock import VirtualClock
 
@@ -75,8 +75,14 @@ def test_who_does_not_answer_is_asked_a_few_times() -> None:
     clock = Waiting()
     peers = Peers()
     peers.error = Unavailable("no answer", 100)
-    NextOwners(Threads(), clock).have_read(broker_of(peers), URL, ["t"])
-    assert len(peers.asked) == SILENCES_MAX
+    next_owners = NextOwners(Threads(), clock)
+    for _ in range(3):  # slots
+        next_owners.have_read(broker_of(peers), URL, ["t"])
+        assert len(peers.asked) == SILENCES_MAX
+    peers.error = None  # it is there again
+    clock.advance(ms=REST_US // 1_000)
+    next_owners.have_read(broker_of(peers), URL, ["t"])
+    assert len(peers.asked) == SILENCES_MAX + 1
 
 
 def test_who_cannot_do_it_is_asked_once() -> None:

@@ -123,7 +123,7 @@ def test_a_changed_program_runs_in_new_processes(app: Tasks) -> None:
         supervisor.reload()
         until(lambda: supervisor.replaced == 1 and supervisor.is_ready, "replaced")
         assert applications.double.send(2).result() == 4
-        assert supervisor.tally().done == 1
+        until(lambda: supervisor.tally().done == 1, "its process has said so")
 
 
 def test_a_process_that_cannot_start_is_tried_again_after_a_pause(app: Tasks) -> None:
