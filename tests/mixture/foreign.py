@@ -120,15 +120,16 @@ class Foreign(ABC):
         if message.ack(wait=True) is RowStatus.OK:
             self.note_acked(key)
 
-    def _is_drained(self) -> bool:
+    def _left(self) -> list[str]:
+        """What nobody has tried to ack: it has to come, or to come again."""
         with self._lock:
-            return all(key in self.acked or key in self.tried_acks for key in self.sent)
+            return [key for key in self.sent if key not in self.tried_acks]
 
     def end(self) -> None:
         """Send no more, have everything taken, and stop."""
         self._sent_all.set()
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline and not self._is_drained():
+        while time.monotonic() < deadline and self._left():
             self._done.wait(PAUSE_SECONDS)
         self._done.set()
         for thread in self._threads:
@@ -140,7 +141,7 @@ class Foreign(ABC):
         """What was wrong, and beside it what calls raised."""
         found = [f"{self.name}: {fault}" for fault in self.faults[:5]]
         lost = [key for key in self.sent if not self.got[key]]
-        left = [key for key in self.sent if key not in self.acked | dict.fromkeys(self.tried_acks)]
+        left = self._left()
         if lost:
             found.append(f"{self.name}: {len(lost)} are lost, as {lost[:3]}")
         elif left:

@@ -24,7 +24,7 @@ from dejaqueue.cluster.identity import agree
 from dejaqueue.cluster.placement import slot_of
 from dejaqueue.coordinator.kept_facts import KeptFacts
 from dejaqueue.errors import BadRequest
-from dejaqueue.journal.interface import JournalStore, store_path
+from dejaqueue.journal.interface import store_path
 from dejaqueue.journal.processes import ProcessStore, is_divided, prepare
 from dejaqueue.journal.registry import encrypt, store_of
 from dejaqueue.journal.segments.shared_store import TopicSlots
@@ -102,19 +102,18 @@ class DividedDirectory:
             encrypt(store, settings.encryption)
             log = agree(coordinator, partial(CatalogueLog, store), SteadyClock(), slots=shards)[1]
             log.close()
-            self.store: JournalStore = store
-            self._divided = store
+            self.store = store
             self._keys = keys_beside(settings, coordinator)
             self._ending = ending.pop_all()
 
     def lays_out(self, rows: Mapping[str, TopicRow]) -> None:
         """Say which topics are about to be made, so that they lie where the processes will look."""
-        shards = self._divided.shards
+        shards = self.store.shards
 
         def slots_of(topic: str) -> TopicSlots:
             return TopicSlots(slot_of(topic, rows, shards), rows[topic].topic.spread)
 
-        self._divided.lies(slots_of)
+        self.store.lies(slots_of)
 
     def put_back_keys(self, text: str) -> None:
         """Have the API keys of a backup, unless there are some. Raises as SharedKeys.put_back."""
