@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats.reading import is_whole
 

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.monitor import Copy, Monitor, ServerReport
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats.copies import find_damage, read_copy
