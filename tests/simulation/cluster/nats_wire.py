@@ -351,7 +351,7 @@ def use_simulated_servers(
     patch.setattr(store, "NatsObjects", lambda *given: None)
 
     def find_damage(
-        _: object, stream: str, server: str, first: int, end: int, *, is_dense: bool
+        _: object, stream: str, server: str, first: int, end: int, **more: object
     ) -> int | None:
         fibers_now().pass_time(1_000)
         if not there.is_alive(server):

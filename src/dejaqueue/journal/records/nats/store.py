@@ -205,8 +205,8 @@ class NatsRecordStore(RecordStore):
 
     def close(self) -> None:
         """Stop watching and close all connections; twice is fine."""
+        self._connection.close()  # first: what the watch asks just now is answered by nobody
         self._watch.close()
-        self._connection.close()
 
 
 class NatsRecordLog(RecordLog):
