@@ -41,6 +41,7 @@ from dejaqueue.cli.memory import pool_options
 from dejaqueue.client import flight_transport
 from dejaqueue.errors import DejaQError, InternalError
 from dejaqueue.flight import produce
+from dejaqueue.flight.bounds import OpenStream
 from dejaqueue.http.routes import sending
 from dejaqueue.model import Topic
 from dejaqueue.schema import checks
@@ -318,7 +319,8 @@ class Judged:
             try:
                 with self._broker.quotas.opening(EVERYBODY, "ipv4:127.0.0.1:1") as opening:
                     target = self._broker.open_write(stream, account=opening.account)
-                    produce.serve_writer(target, stream, _Reader(content), writer, opening)
+                    reader, here = _Reader(content), OpenStream()
+                    produce.serve_writer(target, stream, reader, writer, opening, here)
             except BaseException as error:  # noqa: BLE001
                 errors.put(error)
             else:

@@ -66,6 +66,7 @@ class ClusterSeat:
         self._list: ServerList | None = None
         self._server: JetStreamServer | None = None
         self._witness: Witness | None = None
+        self._stopping: Sequence[signal.Signals] = ()
         if settings.cluster.nodes:
             from dejaqueue.cluster.embedded import server_of
 
@@ -85,13 +86,14 @@ class ClusterSeat:
         Returns:
             False if a signal to stop came while it waited for the other servers.
         """
+        self._stopping = stopping
         if self._server is not None:
             from dejaqueue.cluster.embedded import warn_if_plain
 
             warn_if_plain(self._given)
             self._server.start(wait=False)
             server = self._server
-            if not _comes_about(lambda: server.wait_until_ready(READY_MS), stopping):
+            if not self._comes_about(lambda: server.wait_until_ready(READY_MS)):
                 self.close()
                 return False
             self.settings = self.beside(self.settings)
@@ -103,9 +105,8 @@ class ClusterSeat:
 
             name = cluster.node or socket.gethostname()
             opened: list[Coordinator] = []
-            if not _comes_about(
-                lambda: opened.append(open_coordinator(coordinator_url(self.settings))), stopping
-            ):
+            url = coordinator_url(self.settings)
+            if not self._comes_about(lambda: opened.append(open_coordinator(url))):
                 self.close()
                 return False
             keys = keys_beside(self._given, opened[0])
@@ -122,35 +123,51 @@ class ClusterSeat:
                 self._parent.end_with_parent(opened[0])
         return True
 
+    def start(self, broker: Broker) -> bool:
+        """Start the broker; one of several waits for servers that cannot answer yet.
+
+        Returns:
+            False if a signal to stop came while it waited.
+        """
+        if self.node is None:
+            broker.start()
+            return True
+        return self._comes_about(broker.start)
+
     def reload_files(self) -> None:
         """Have the server beside this broker take its certificates up anew."""
         if self._server is not None:
             self._server.reload_files()
 
-    def join(self, broker: Broker, flight: FlightServer, http_port: int, *, tls: bool) -> None:
-        """Take part, now that the ports are open."""
-        if self.node is None:
-            return
-        self.node.on_gone = flight.drop
+    def join(self, broker: Broker, flight: FlightServer, http_port: int, *, tls: bool) -> bool:
+        """Take part, now that the ports are open.
+
+        Returns:
+            False if a signal to stop came while it waited for the servers of the cluster.
+        """
+        node = self.node
+        if node is None:
+            return True
+        node.on_gone = flight.drop
         if self._server is not None:
-            self._list = self._list_of_servers(self._server, self.node.coordinator)
+            self._list = self._list_of_servers(self._server, node.coordinator)
             self._heal_copies(broker, self._server)
-            self.node.disk = self._server.disk
-        self.node.care = self._care(broker, self.node)
+            node.disk = self._server.disk
+        node.care = self._care(broker, node)
         self._witness = self._witness_of(coordinator_url(self.settings))
         if self._witness is not None:
-            self.node.on_join = self._witness.saw_join
+            node.on_join = self._witness.saw_join
         address = self.settings.cluster.advertise or self.settings.server.host
         ending = "s" if tls else ""
-        self.node.start(
-            broker,
-            f"dejaq{ending}://{address}:{flight.port}",
-            f"http{ending}://{address}:{http_port}",
-        )
+        url = f"dejaq{ending}://{address}:{flight.port}"
+        http_url = f"http{ending}://{address}:{http_port}"
+        if not self._comes_about(lambda: node.start(broker, url, http_url)):
+            return False
         if self._list is not None:
             self._list.start()
         if self._parent is not None:
-            self._parent.enter(flight, self.node)
+            self._parent.enter(flight, node)
+        return True
 
     def _list_of_servers(self, server: JetStreamServer, coordinator: Coordinator) -> ServerList:
         from dejaqueue.cluster.embedded import list_beside
@@ -221,18 +238,17 @@ class ClusterSeat:
         if self._server is not None:
             self._server.stop()
 
-
-def _comes_about(call: Callable[[], None], stopping: Sequence[signal.Signals]) -> bool:
-    """Call until servers answer; False if a signal to stop comes first."""
-    said = False
-    while True:
-        try:
-            call()
-        except Unavailable as reason:
-            if not said:
-                log.info("waiting for the servers of the cluster: %s", reason)
-            said = True
-            if signal.sigtimedwait(stopping, PAUSE_SECONDS) is not None:
-                return False
-        else:
-            return True
+    def _comes_about(self, call: Callable[[], None]) -> bool:
+        """Call until servers answer; False if a signal to stop comes first."""
+        said = False
+        while True:
+            try:
+                call()
+            except Unavailable as reason:
+                if not said:
+                    log.info("waiting for the servers of the cluster: %s", reason)
+                said = True
+                if signal.sigtimedwait(self._stopping, PAUSE_SECONDS) is not None:
+                    return False
+            else:
+                return True

@@ -141,7 +141,8 @@ def _run(
     with ExitStack() as ending:  # each of them, whatever goes wrong in another one
         for end in (seat.close, http.stop, broker.stop, seat.leave):
             ending.callback(end)
-        broker.start()
+        if not seat.start(broker):
+            return True
         _warn(host, gate, tls, tokens)
         token = _start_token(settings, gate, parent)
         if token is not None:
@@ -153,7 +154,8 @@ def _run(
         broker.where = f"{flight.url} at {socket.gethostname()}"
         ending.callback(flight.stop)
         ending.callback(seat.leave)
-        seat.join(broker, flight, http.port, tls=tls is not None)
+        if not seat.join(broker, flight, http.port, tls=tls is not None):
+            return True
         _keep_pauses_short()
         if (trims := trimmer()) is not None:
             trims.start()  # it ends with the process

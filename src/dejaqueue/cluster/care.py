@@ -25,7 +25,8 @@ from dejaqueue.cluster.moving import Mover
 from dejaqueue.cluster.servers import PREFIX as SERVERS
 from dejaqueue.cluster.servers import ServerAddress, addresses_of
 from dejaqueue.cluster.turn import Keep, Turn
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.answers import ApiRefusal
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor
 from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.coordinator.interface import Coordinator

@@ -37,7 +37,8 @@ from dejaqueue.cluster.jetstream_settings import (
     journal_url,
     settings_text,
 )
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.answers import ApiRefusal
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.monitor import ServerReport, SystemMonitor, lags_of
 from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.directories import PRIVATE_FILE, make_directory, warn_if_open

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.answers import ApiRefusal, Meaning
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Refused, Unavailable
 
 log = logging.getLogger("dejaqueue.cluster")
@@ -106,7 +107,7 @@ class Mover:
         try:
             return Group.of(stream, self._connection.look_up(f"STREAM.INFO.{stream}"))
         except ApiRefusal as error:
-            if error.code == 404:
+            if error.meaning is Meaning.ABSENT:
                 return None
             raise Unavailable(str(error)) from error
 

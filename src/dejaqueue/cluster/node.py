@@ -307,13 +307,14 @@ class Node:
     # --- life ---------------------------------------------------------------------------------
 
     def start(self, broker: Broker, url: str, http_url: str) -> None:
-        """Join, and serve what falls to this broker. Raises Locked, Unavailable."""
+        """Join, and serve what falls to it. Raises Locked. Unavailable: it may be called again."""
         self._broker = broker
         broker.backups.turns = BackupTurns(self.name, self.coordinator, self._clock)
         if isinstance(broker.store, RecordJournalStore):
             broker.store.is_short = lambda: bool(self.disks.short)
         self._member = replace(self._member, url=url, http_url=http_url)
-        self._join()
+        if self._membership is None:
+            self._join()
         self._keys.refresh()
         self._watches += self._sight.open(self._round.ring)
         for prefix, bell in ((CATALOGUE, self._see_topics), (KEYS, self._renewal.ring)):

@@ -23,7 +23,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply, read_answer
+from dejaqueue.connections.nats.answers import (
+    NAME_IN_USE,
+    NO_MESSAGE,
+    WRONG_LAST,
+    WRONG_LAST_PROPOSED,
+    ApiRefusal,
+    Meaning,
+    Reply,
+    read_answer,
+)
+from dejaqueue.connections.nats.connection import Message, NatsConnection
 from dejaqueue.connections.nats.settling import settled
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator.bells import Bells, check_fact, check_key, check_prefix
@@ -40,8 +50,6 @@ LISTENER_NS = 30_000_000_000
 SUBJECTS_PAGE = 100_000
 ASKED_AT_ONCE = 256
 
-WRONG_LAST_PROPOSED = 10164
-NO_PEERS, NO_MESSAGE, NAME_IN_USE, WRONG_LAST = 10005, 10037, 10058, 10071
 REVISION = "Dejaq-Revision"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _GONE = ("KV-Operation", "Nats-Marker-Reason")
@@ -205,8 +213,8 @@ class JetStreamCoordinator(Coordinator):
 
     def _publish_once(self, key: str, value: bytes, headers: dict[str, str]) -> int:
         subject = self._subject(key)
-        (reply,) = self._connection.publish_all(subject, [(headers, bytes(value))], ANSWER_S)
-        if reply is None or reply.status == 503:
+        (reply,) = self._connection.ask_all(subject, [(headers, bytes(value))], ANSWER_S)
+        if reply is None:
             raise Unavailable(f"{self._connection.url!r}: no answer to a change of {key}")
         try:
             return int(read_answer(f"{self._connection.url!r}: {key}", reply)["seq"])
@@ -220,15 +228,15 @@ class JetStreamCoordinator(Coordinator):
     def _last(self, keys: Sequence[str]) -> Sequence[_Stored]:
         """What is stored under these keys, as the leader has it."""
         subjects = [self._subject(key) for key in keys]
-        asked: Sequence[tuple[dict[str, str], bytes]] = [
+        asked: Sequence[Message] = [
             ({}, json.dumps({"last_by_subj": subject}).encode()) for subject in subjects
         ]
         name = f"$JS.API.STREAM.MSG.GET.{self._stream}"
-        replies = self._connection.publish_all(name, asked, ANSWER_S)
+        replies = self._connection.ask_all(name, asked, ANSWER_S)
         return [self._stored(key, reply) for key, reply in zip(keys, replies, strict=True)]
 
     def _stored(self, key: str, reply: Reply | None) -> _Stored:
-        if reply is None or reply.status == 503:
+        if reply is None:
             raise Unavailable(f"{self._connection.url!r}: no answer about {key}")
         try:
             message = read_answer(f"{self._connection.url!r}: {key}", reply)["message"]
@@ -284,7 +292,7 @@ class JetStreamCoordinator(Coordinator):
         try:
             self._connection.api(f"STREAM.CREATE.{self._stream}", config, ANSWER_S)
         except ApiRefusal as refusal:
-            if refusal.number == NO_PEERS:  # the other servers may only be starting
+            if refusal.meaning is Meaning.NO_ROOM:
                 raise Unavailable(f"{self._connection.url!r}: {refusal}") from refusal
             if refusal.number != NAME_IN_USE:
                 raise Refused(f"{self._connection.url!r}: {refusal}") from refusal

@@ -2,11 +2,14 @@
 
 Room: flight.
 Holds: a stream beyond the bound is refused at once, and those that are open go on.
+See: generations.py, which waits at a stop for those that owe their client something.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -16,33 +19,56 @@ from dejaqueue.errors import BadRequest, ResourceExhausted
 RETRY_MS = 1_000
 
 
+class OpenStream:
+    """A stream that is open.
+
+    Attributes:
+        owes: True while its client waits for something that is on its way; False while the stream
+            waits for its client.
+    """
+
+    def __init__(self) -> None:
+        self.owes: Callable[[], bool] = lambda: False
+
+
 class OpenStreams:
-    """Counts streams; each is a `with` block.
+    """Knows the streams that are open.
 
     Args:
         count_max: streams at once.
-
-    Attributes:
-        count: streams that are open.
     """
 
     def __init__(self, count_max: int) -> None:
-        self.count = 0
         self._count_max = count_max
         self._mutex = threading.Lock()
+        self._open: set[OpenStream] = set()
 
-    def __enter__(self) -> None:
-        """Raises ResourceExhausted."""
+    @property
+    def count(self) -> int:
+        """Streams that are open."""
+        return len(self._open)
+
+    @contextmanager
+    def opened(self) -> Iterator[OpenStream]:
+        """A stream, while it is open. Raises ResourceExhausted."""
+        stream = OpenStream()
         with self._mutex:
             if self.count >= self._count_max:
                 raise ResourceExhausted(
                     f"{self._count_max} streams are open, the limit of this broker", RETRY_MS
                 )
-            self.count += 1
+            self._open.add(stream)
+        try:
+            yield stream
+        finally:
+            with self._mutex:
+                self._open.discard(stream)
 
-    def __exit__(self, *_: object) -> None:
+    def idle_count(self) -> int:
+        """How many of them owe their clients nothing."""
         with self._mutex:
-            self.count -= 1
+            streams = list(self._open)
+        return sum(not stream.owes() for stream in streams)
 
 
 def bounded(content: pa.Buffer | None, field: str) -> bytes:

@@ -18,6 +18,7 @@ from dejaqueue.access.quotas import Opening
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.streams import ConsumerSession, Push, readable_batches
 from dejaqueue.errors import BadRequest, DejaQError, Unauthenticated, Unavailable
+from dejaqueue.flight.bounds import OpenStream
 from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedBroker
 from dejaqueue.flight.sharded_session import ShardedSession
@@ -50,6 +51,10 @@ class _Outbound:
         self._writer = writer
         self._lane: Lane[Push | Frame] = Lane(self._send, is_open=False)
         self.permit: Permit | None = None
+
+    def owes(self) -> bool:
+        """True while something is on its way to the client."""
+        return not self._lane.is_quiet
 
     def start(self) -> None:
         """Open the stream and send what is queued."""
@@ -133,6 +138,7 @@ def serve_consumer(
     stops: tuple[Callable[[Stop], None], Callable[[Stop], None]],
     admit: Callable[[Callable[[Unauthenticated], None]], Permit],
     opening: Opening,
+    open_stream: OpenStream,
 ) -> None:
     """Serve one consumer until either side is done.
 
@@ -140,9 +146,11 @@ def serve_consumer(
         stops: have a function called when the server stops, and not any more.
         admit: Gate.admit of the caller.
         opening: of this stream.
+        open_stream: is told how to find out whether the consumer waits for something.
     """
     register, unregister = stops
     outbound = _Outbound(broker, writer)
+    open_stream.owes = outbound.owes
     session = broker.open_consume(options, outbound)
 
     def broker_stops() -> None:

@@ -158,6 +158,12 @@ class Forwarding:
         for stream in streams:
             stream.drop()
 
+    def owes(self) -> bool:
+        """True while somebody waits for replies that are on their way."""
+        with self._lock:
+            streams = list(self._streams)
+        return any(stream.owes() for stream in streams)
+
     def renew(self) -> None:
         """Connect with the files as they are now; streams that are open keep their connection."""
         self.close()
@@ -237,6 +243,10 @@ class _Writing:
             self._caller_is_there = False
         if refused is not None:
             raise refused
+
+    def owes(self) -> bool:
+        """True while a batch has no reply yet."""
+        return bool(self._unanswered)
 
     def drop(self) -> None:
         """Nothing comes from the other broker any more."""
@@ -380,6 +390,11 @@ class _Consuming:
     def stop(self) -> None:
         """This server stops: the caller is to go elsewhere."""
         self._say(Unavailable("the broker is stopping", _STOPPING_RETRY_MS))
+
+    @staticmethod
+    def owes() -> bool:
+        """False: what is not delivered is leased again."""
+        return False
 
     def drop(self) -> None:
         """Nothing comes from the other broker any more."""

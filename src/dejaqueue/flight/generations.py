@@ -23,6 +23,9 @@ log = logging.getLogger("dejaqueue.flight")
 
 RETRY_US = 1_000
 RETRY_US_MAX = 100_000
+CLOSE_US = 300_000
+"""Clients that were told of the end have so long to close their streams."""
+LOOK_US = 20_000
 LOUD_US = 1_000_000
 """How long a port may stay taken before a line is logged."""
 
@@ -57,7 +60,7 @@ class Generations:
         self._current: Service | None = None
         self._ending: list[tuple[Service, threading.Thread]] = []
         self._mutex = threading.Lock()
-        self._stopping = Wake()
+        self._stopping, self._closed = Wake(), Wake()
         self._stopped = False
         self._clock = SteadyClock()
 
@@ -76,7 +79,7 @@ class Generations:
         opened = self._opened_again(port)
         with self._mutex:
             if opened is not None and self._stopped:
-                self._ending.append((opened, _closing(opened)))
+                self._ending.append((opened, self._closing(opened)))
             else:
                 self._current = opened
 
@@ -88,14 +91,19 @@ class Generations:
                 return
             port = int(old.port)
             self._ending = [one for one in self._ending if one[1].is_alive()]
-            self._ending.append((old, _closing(old)))
+            self._ending.append((old, self._closing(old)))
             if len(self._ending) > limits.FLIGHT_GENERATIONS_MAX:
                 # Its consumers connect anew, and lose nothing by it.
                 self._ending[0][0].end_streams()
             self._current = self._opened_again(port)
 
-    def stop(self, timeout_seconds: float) -> bool:
+    def stop(self, timeout_seconds: float, owes: Callable[[], bool] = lambda: True) -> bool:
         """End all streams and close the port. Twice or before start is fine.
+
+        Args:
+            owes: whether a client still waits for something. Streams that wait for their clients
+                never end by themselves, so nobody waits for those longer than clients take that
+                close theirs when they are told.
 
         Returns:
             False if streams of clients that do not end them were given up.
@@ -105,14 +113,30 @@ class Generations:
         with self._mutex:
             last, self._current = self._current, None
             if last is not None:
-                self._ending.append((last, _closing(last)))
+                self._ending.append((last, self._closing(last)))
             ending, self._ending = self._ending, []
         for service, _ in ending:
             service.end_streams()
-        until_us = self._clock.now_us() + int(timeout_seconds * 1e6)
-        for _, closer in ending:
-            closer.join(max(0.0, (until_us - self._clock.now_us()) / 1e6))
+        began_us = now_us = self._clock.now_us()
+        until_us = began_us + int(timeout_seconds * 1e6)
+        while any(closer.is_alive() for _, closer in ending) and now_us < until_us:
+            if now_us - began_us >= CLOSE_US and not owes():
+                break
+            self._clock.wait_until(min(until_us, now_us + LOOK_US), self._closed)
+            now_us = self._clock.now_us()
         return not any(closer.is_alive() for _, closer in ending)
+
+    def _closing(self, service: Service) -> threading.Thread:
+        """A thread that shuts a server down: gRPC has no other way to do it beside something
+        else."""
+
+        def close() -> None:
+            service.shutdown()
+            self._closed.ring()
+
+        closer = threading.Thread(target=close, name="dejaq-flight-stop", daemon=True)
+        closer.start()
+        return closer
 
     def _running(self, port: int) -> Service:
         service = self._make(port)
@@ -134,10 +158,3 @@ class Generations:
             self._clock.wait_until(now_us + pause_us, self._stopping)
             pause_us = min(2 * pause_us, RETRY_US_MAX)
         return None
-
-
-def _closing(service: Service) -> threading.Thread:
-    """A thread that shuts a server down: gRPC has no other way to do it beside something else."""
-    closer = threading.Thread(target=service.shutdown, name="dejaq-flight-stop", daemon=True)
-    closer.start()
-    return closer

@@ -20,6 +20,7 @@ from dejaqueue import limits
 from dejaqueue.access.quotas import BYTES, Account, Opening
 from dejaqueue.broker.streams import ReplyTo, Writer
 from dejaqueue.errors import BadRequest, DejaQError, InternalError, ResourceExhausted
+from dejaqueue.flight.bounds import OpenStream
 from dejaqueue.flight.senders import Lane
 from dejaqueue.flight.sharded import ShardedTarget
 from dejaqueue.flight.topic_writers import Submit, TopicWriters
@@ -50,6 +51,10 @@ class _Replies:
     def put(self, reply: Reply) -> None:
         """Called by the workers; does not block."""
         self._lane.put(reply)
+
+    def owes(self) -> bool:
+        """True while a batch that was read has no reply yet."""
+        return self._waiting > 0
 
     def finish(self) -> None:
         """Return when every expected reply was sent, or the client is gone."""
@@ -94,12 +99,14 @@ def serve_writer(
     reader: flight.MetadataRecordBatchReader,
     writer: flight.FlightMetadataWriter,
     opening: Opening,
+    open_stream: OpenStream,
     check_caller: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve one stream until the client is done.
 
     Args:
         opening: of this stream, of whoever sends.
+        open_stream: is told how to find out whether the client waits for something.
         check_caller: raises Unauthenticated if the caller's key was revoked; asked for each batch.
 
     Raises:
@@ -113,6 +120,7 @@ def serve_writer(
         raise unreadable(wrong) from None
     target.check_schema(schema)
     replies = _Replies(writer)
+    open_stream.owes = replies.owes
     wants_replies = stream.acks != "none"
     counted = 0
     try:

@@ -126,6 +126,12 @@ class Lane(Generic[Queued]):
         with self._mutex:
             self._queue.appendleft(queued)
 
+    @property
+    def is_quiet(self) -> bool:
+        """True while nothing is on its way to the client."""
+        with self._mutex:
+            return not self._is_sending and not self._queue
+
     def finish(self) -> None:
         """Return when all was sent, or cannot be. What is put from then on is not sent: gRPC has
         given the stream's memory to others."""

@@ -38,7 +38,7 @@ from dejaqueue.flight.callers import (
     onward,
     onward_sharded,
 )
-from dejaqueue.flight.calls import CallCounter
+from dejaqueue.flight.calls import CallCounter, OpenCalls
 from dejaqueue.flight.consume import serve_consumer
 from dejaqueue.flight.errors import translated
 from dejaqueue.flight.forwarding import Forwarding
@@ -88,11 +88,12 @@ class FlightServer:
         self._host = host
         self._port = port
         self._open_streams = OpenStreams(limits.FLIGHT_STREAMS_MAX)
+        self._open_calls = OpenCalls()
         self._generations = Generations(self._make)
         self._shared: Generations | None = None
 
     def _make(self, port: int) -> _Service:
-        shared = self.forwarding, self.sharded, self._open_streams
+        shared = self.forwarding, self.sharded, self._open_streams, self._open_calls
         return _Service(self._broker, self._gate, self._host, port, self._tls, shared)
 
     def start(self) -> None:
@@ -129,8 +130,17 @@ class FlightServer:
         """What clients connect to."""
         return f"{'dejaq' if self._tls is None else 'dejaqs'}://{self._host}:{self.port}"
 
+    def _owes(self) -> bool:
+        """True while a client waits for something, and not the other way round."""
+        busy = self._open_calls.count > self._open_streams.idle_count()
+        return busy or self.forwarding.owes()
+
     def stop(self, timeout_seconds: float = 5.0) -> bool:
         """End all streams and close the port. Twice or before start is fine.
+
+        Args:
+            timeout_seconds: for answers that clients wait for. A stream that waits for its client
+                is not waited for.
 
         Returns:
             False if streams of clients that do not end them were given up: gRPC has no way to
@@ -138,7 +148,7 @@ class FlightServer:
             without the interpreter's own clearing up, which they would disturb.
         """
         ports = [one for one in (self._shared, self._generations) if one is not None]
-        ended = [one.stop(timeout_seconds) for one in ports]
+        ended = [one.stop(timeout_seconds, self._owes) for one in ports]
         for one in ports:
             if self._tls is not None and one.renew in self._tls.on_change:
                 self._tls.on_change.remove(one.renew)
@@ -158,7 +168,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         host: str,
         port: int,
         tls: ServerTls | None,
-        shared: tuple[Forwarding, ShardedBrokers, OpenStreams],
+        shared: tuple[Forwarding, ShardedBrokers, OpenStreams, OpenCalls],
     ) -> None:
         secured: dict[str, Any] = {}
         if tls is not None:
@@ -167,11 +177,11 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                 secured |= {"verify_client": True, "root_certificates": tls.client_ca}
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
         mutual = tls is not None and tls.client_ca is not None
-        middleware = {KEY: CallCounter(broker, Callers(gate, mutual=mutual))}
+        self.forwarding, self.sharded, self._open_streams, open_calls = shared
+        middleware = {KEY: CallCounter(broker, Callers(gate, mutual=mutual), open_calls)}
         super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
-        self.forwarding, self.sharded, self._open_streams = shared
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
         self._ending = False
@@ -213,13 +223,13 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         with translated():
             caller = caller_of(context)
             opened = self._broker.quotas.opening(caller, context.peer())
-            with self._near_names(caller), opened as opening, self._open_streams:
+            with self._near_names(caller), opened as opening, self._open_streams.opened() as here:
                 stream = descriptors.decode(WriteStream, descriptor.command)
                 check = partial(self._gate.check, caller)
                 if not stream.topic:
                     open_writer = partial(self._open_write, caller, context.peer(), opening)
                     writers = TopicWriters(stream, open_writer, self._broker.is_served_by)
-                    serve_writer(writers, stream, reader, writer, opening, check)
+                    serve_writer(writers, stream, reader, writer, opening, here, check)
                     return
                 with audit.recorded(caller.name, context.peer(), stream.op, stream.topic):
                     sender = rules.require_write(caller, stream)
@@ -230,7 +240,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                     if other.spread:
                         shards = onward_sharded(context, other, self.sharded)
                         with closing(shards.open_stream(stream)) as sharded:
-                            serve_writer(sharded, stream, reader, writer, opening, check)
+                            serve_writer(sharded, stream, reader, writer, opening, here, check)
                         return
                     wants_replies = stream.acks != "none"
                     there = onward(context, other)
@@ -238,7 +248,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                         there, descriptor, reader, writer, wants_replies=wants_replies
                     )
                     return
-                serve_writer(target, stream, reader, writer, opening, check)
+                serve_writer(target, stream, reader, writer, opening, here, check)
 
     def _open_write(
         self, caller: Principal, peer: str, opening: Opening, stream: WriteStream
@@ -263,17 +273,19 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
             admit = partial(self._gate.admit, caller)
             stops = self.register, self.unregister
             opened = self._broker.quotas.opening(caller, context.peer())
-            with self._near_names(caller), opened as opening, self._open_streams:
+            with self._near_names(caller), opened as opening, self._open_streams.opened() as here:
                 options = descriptors.decode(ConsumeStream, descriptor.command)
                 with audit.recorded(caller.name, context.peer(), "consume", options.topic):
                     rules.require_consume(caller, options)
                 try:
-                    serve_consumer(self._broker, options, reader, writer, stops, admit, opening)
+                    serve_consumer(
+                        self._broker, options, reader, writer, stops, admit, opening, here
+                    )
                 except Elsewhere as other:
                     opening.waits()
                     if other.spread:
                         shards = onward_sharded(context, other, self.sharded)
-                        serve_consumer(shards, options, reader, writer, stops, admit, opening)
+                        serve_consumer(shards, options, reader, writer, stops, admit, opening, here)
                         return
                     there = onward(context, other)
                     self.forwarding.exchange(there, descriptor, reader, writer, stops)

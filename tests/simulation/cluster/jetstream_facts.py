@@ -19,7 +19,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from dejaqueue.connections.nats.connection import TIMEOUT_S, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import (
+    NO_MESSAGE,
+    NO_STREAM,
+    WRONG_LAST,
+    WRONG_LAST_PROPOSED,
+    Reply,
+)
+from dejaqueue.connections.nats.connection import TIMEOUT_S, NatsConnection
 from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.coordinator.interface import Coordinator, Fact
 from dejaqueue.coordinator.jetstream import (
@@ -27,10 +34,7 @@ from dejaqueue.coordinator.jetstream import (
     _GONE,
     _MARK,
     MARKER_S,
-    NO_MESSAGE,
     REVISION,
-    WRONG_LAST,
-    WRONG_LAST_PROPOSED,
     JetStreamCoordinator,
 )
 from dejaqueue.errors import Unavailable
@@ -38,7 +42,6 @@ from dejaqueue.testing.simulation.world import World
 from tests.simulation.cluster.ways import FarWay, Lost
 
 TTL_LATE_US_MAX = 2_000_000
-NO_STREAM = 10059
 Give = Callable[[dict[str, Any]], None]
 
 

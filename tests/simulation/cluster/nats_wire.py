@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from dejaqueue.cluster import care, child, disk, jetstream, servers
-from dejaqueue.connections.nats import monitor
-from dejaqueue.connections.nats.connection import TIMEOUT_S, NatsConnection, Reply
+from dejaqueue.connections.nats import connection, monitor
+from dejaqueue.connections.nats.answers import Reply
+from dejaqueue.connections.nats.connection import TIMEOUT_S, NatsConnection
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats import store, watch
@@ -343,13 +344,14 @@ def use_simulated_servers(
 
     for module in (jetstream, servers):
         patch.setattr(module, "SystemClock", clock)
+    patch.setattr(connection, "SteadyClock", clock)
     patch.setattr(SimulatedConnection, "there", there, raising=False)
     for module in (jetstream, care, monitor, store):
         patch.setattr(module, "NatsConnection", SimulatedConnection)
     patch.setattr(store, "NatsObjects", lambda *given: None)
 
     def find_damage(
-        _: object, stream: str, server: str, first: int, end: int, *, is_dense: bool
+        _: object, stream: str, server: str, first: int, end: int, **more: object
     ) -> int | None:
         fibers_now().pass_time(1_000)
         if not there.is_alive(server):

@@ -53,12 +53,19 @@ def settings(**cluster: Any) -> BrokerSettings:
     )
 
 
+def waiting() -> ClusterSeat:
+    """One that knows which signals stop it."""
+    seat = ClusterSeat(settings())
+    assert seat.prepare(STOPS)
+    return seat
+
+
 def test_servers_are_asked_until_they_answer__and_it_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "dejaqueue.serve")
     answers = Answers(3)
-    assert module._comes_about(answers, STOPS)
+    assert waiting()._comes_about(answers)
     assert answers.asked == 4
     assert caplog.text.count("waiting for the servers of the cluster: not yet") == 1
 
@@ -66,7 +73,7 @@ def test_servers_are_asked_until_they_answer__and_it_is_said_once(
 def test_a_signal_ends_the_waiting() -> None:
     answers = Answers(1_000_000)
     signal.pthread_kill(threading.get_ident(), STOPS[0])
-    assert not module._comes_about(answers, STOPS)
+    assert not waiting()._comes_about(answers)
     assert answers.asked == 1
 
 
@@ -75,7 +82,7 @@ def test_what_is_wrong_is_not_waited_for() -> None:
         raise ValueError("wrong")
 
     with pytest.raises(ValueError, match="wrong"):
-        module._comes_about(wrong, STOPS)
+        waiting()._comes_about(wrong)
 
 
 FLIGHT = cast(Any, SimpleNamespace(port=1, drop=None))
@@ -87,7 +94,7 @@ def test_a_broker_that_is_alone_starts_nothing() -> None:
     assert seat.prepare(STOPS)
     assert seat.node is None
     assert seat.beside(given) is seat.settings is given
-    seat.join(cast(Broker, None), FLIGHT, 2, tls=False)
+    assert seat.join(cast(Broker, None), FLIGHT, 2, tls=False)
     seat.reload_files()
     seat.leave()
     seat.close()
@@ -98,10 +105,12 @@ class Node:
 
     on_gone = disk = care = None
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
         self.told: list[tuple[str, ...]] = []
+        self.answers = Answers(after)
 
     def start(self, broker: Any, url: str, http_url: str) -> None:
+        self.answers()
         self.told.append(("start", url, http_url))
 
     def stop(self) -> None:
@@ -124,6 +133,28 @@ def test_others_are_told_where_this_broker_is(
     seat.join(cast(Broker, broker), FLIGHT, 2, tls=tls)
     seat.leave()
     assert cast(Any, seat.node).told == [told, ("stop",)]
+
+
+def test_one_of_several_starts_when_its_servers_answer__one_alone_says_that_they_do_not() -> None:
+    several, alone = waiting(), waiting()
+    several.node = cast(Any, Node())
+    broker = SimpleNamespace(start=Answers(2))
+    assert several.start(cast(Broker, broker))
+    assert broker.start.asked == 3
+    with pytest.raises(Unavailable, match="not yet"):
+        alone.start(cast(Broker, SimpleNamespace(start=Answers(1))))
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_who_waits_for_a_place_among_others_gets_it__or_is_stopped(is_stopped: bool) -> None:
+    seat, node = waiting(), Node(after=1_000_000 if is_stopped else 2)
+    seat.node = cast(Any, node)
+    if is_stopped:
+        signal.pthread_kill(threading.get_ident(), STOPS[0])
+    broker = cast(Broker, SimpleNamespace(store=None))
+    assert seat.join(broker, FLIGHT, 2, tls=False) is not is_stopped
+    seat.leave()
+    assert [one[0] for one in node.told] == (["stop"] if is_stopped else ["start", "stop"])
 
 
 def test_who_waits_for_the_coordinator_can_be_stopped__and_has_no_place(

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from dejaqueue.connections.nats.connection import Reply
+from dejaqueue.connections.nats import connection
+from dejaqueue.connections.nats.answers import Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator import jetstream
 from dejaqueue.coordinator.interface import Conflict
 from dejaqueue.coordinator.jetstream import JetStreamCoordinator
 from dejaqueue.errors import ResourceExhausted, Unavailable
 
-PROPOSED, OTHER, FULL = 10164, 10071, 10077
+PROPOSED, OTHER, FULL, LEADERLESS = 10164, 10071, 10047, 10008
 
 
 def refusal(number: int) -> dict[str, Any]:
@@ -42,6 +44,8 @@ class Answers:
     def api(self, name: str, asked: object = None, timeout_s: float = 1) -> dict[str, Any]:
         self._config = asked or self._config
         return {"config": self._config, "state": {"last_seq": 0}}
+
+    ask_all = NatsConnection.ask_all
 
     def on_back(self, call: object) -> None:
         pass
@@ -84,6 +88,15 @@ def test_a_change_beside_one_that_is_never_agreed_on_is_given_up(
     monkeypatch.setattr(jetstream, "UNDECIDED_S", 0.02)
     with pytest.raises(Unavailable, match="another change of a is not agreed on"):
         coordinator(Answers(refusal(PROPOSED))).put("a", b"x", 0)
+
+
+def test_a_change_while_nobody_leads_is_made_when_somebody_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "AGAIN_S", 0.001)
+    answers = Answers(refusal(LEADERLESS), refusal(LEADERLESS), {"seq": 3})
+    assert coordinator(answers).put("a", b"x", 0) == 3
+    assert answers.changes == 3
 
 
 def test_a_server_that_is_full_says_so() -> None:

@@ -15,7 +15,7 @@ import pytest
 from dejaqueue.access.gate import Gate
 from dejaqueue.broker.counting import BrokerCounts
 from dejaqueue.flight.callers import Callers
-from dejaqueue.flight.calls import CallCounter, status_of
+from dejaqueue.flight.calls import CallCounter, OpenCalls, status_of
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,11 @@ def test_how_a_call_ended(error: BaseException | None, status: str) -> None:
 
 def test_call_that_did_not_end_is_open() -> None:
     counts = BrokerCounts()
-    counter = CallCounter(cast(Any, SimpleNamespace(counting=counts)), Callers(Gate()))
+    open_calls, broker = OpenCalls(), cast(Any, SimpleNamespace(counting=counts))
+    counter = CallCounter(broker, Callers(Gate()), open_calls)
     info = cast(Any, SimpleNamespace(method=flight.FlightMethod.DO_PUT))
     first, _second = counter.start_call(info, {}), counter.start_call(info, {})
     first.call_completed(None)
     assert counts.flight_begun.read() == {("do_put",): 2}
     assert counts.flight_ended.read() == {("do_put", "ok"): 1}
+    assert open_calls.count == 1

@@ -73,6 +73,31 @@ def test_streams_that_do_not_end_are_given_up() -> None:
         server.closed.set()
 
 
+def test_streams_that_wait_for_their_clients_are_not_waited_for__those_that_owe_something_are() -> (
+    None
+):
+    generations, servers, _ = made()
+    generations.start(0)
+    answers_left = [True, True, False]
+    assert not generations.stop(20, lambda: answers_left.pop(0))
+    assert answers_left == [], "it looked until nothing was owed, and no longer"
+    servers[0].closed.set()
+
+
+def test_a_client_that_closes_its_stream_when_told_is_waited_for() -> None:
+    generations, servers, _ = made()
+    generations.start(0)
+
+    def close() -> None:
+        servers[0].told.wait(20)
+        servers[0].closed.set()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    assert generations.stop(20, lambda: False)
+    closing.join(20)
+
+
 def test_stopping_ends_the_wait_for_the_port() -> None:
     generations, servers, _ = made(refusals=1 << 30)
     generations.start(0)

@@ -15,6 +15,7 @@ from dejaqueue.access.roles import EVERYBODY
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import InternalError
 from dejaqueue.flight import produce
+from dejaqueue.flight.bounds import OpenStream
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire import frames
@@ -70,7 +71,7 @@ def serve(broker: Broker) -> tuple[list[Reply], BaseException | None]:
             described = WriteStream("t")
             target = broker.open_write(described, account=opening.account)
             reader: Any = Reader()
-            produce.serve_writer(target, described, reader, writer, opening)
+            produce.serve_writer(target, described, reader, writer, opening, OpenStream())
 
     with ThreadPoolExecutor(1) as threads:
         ended = threads.submit(stream).exception(20)

@@ -188,7 +188,12 @@ def test_a_stream_that_opens_while_it_stops_is_ended_at_once(site: Site) -> None
         "127.0.0.1",
         0,
         None,
-        (site.flight.forwarding, site.flight.sharded, site.flight._open_streams),
+        (
+            site.flight.forwarding,
+            site.flight.sharded,
+            site.flight._open_streams,
+            site.flight._open_calls,
+        ),
     )
     try:
         told: list[str] = []

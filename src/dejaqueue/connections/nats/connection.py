@@ -20,9 +20,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dejaqueue.clock import SteadyClock, Wake
+from dejaqueue.connections.nats.answers import Reply, is_not_now, read_answer
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import Refused, Unavailable
 
@@ -38,44 +39,16 @@ CONNECT_S = 2.0
 """One server has so long to answer to a new connection."""
 PAUSE_S, PAUSE_S_MAX = 0.05, 0.2
 """Between two rounds through all servers: at first, and when they have been away for long."""
+AGAIN_S, AGAIN_S_MAX = 0.1, 3.0
+"""So often, and for so long at most, is asked again what was answered with "not now"."""
 BACK_S = 0.5
 """So long does a call wait for a connection that is just being made anew."""
 PING_S = 2
 """A server that answers no ping of two in a row is left for another."""
 
+Message = tuple[dict[str, str], bytes]
+"""Headers and content."""
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A message that came.
-
-    Attributes:
-        status: of the server's own replies, such as 404; 0 = a message with content.
-        answer_to: where an answer to it would go, "" = nowhere.
-    """
-
-    subject: str
-    content: bytes
-    headers: dict[str, str] = field(default_factory=dict)
-    answer_to: str = ""
-
-    @property
-    def status(self) -> int:
-        """The status line's number, 0 if there is none."""
-        return int(self.headers.get("Status", 0))
-
-
-class ApiRefusal(Exception):
-    """JetStream's API answered with an error. Never leaves the rooms of journals, coordinators.
-
-    Attributes:
-        code: as in HTTP. number: JetStream's own number of the error.
-    """
-
-    def __init__(self, text: str, code: int, number: int) -> None:
-        super().__init__(f"{text} ({number})")
-        self.code, self.number = code, number
 
 
 class NatsConnection:
@@ -251,7 +224,7 @@ class NatsConnection:
     def publish_all(
         self,
         subject: str,
-        messages: Sequence[tuple[dict[str, str], bytes]],
+        messages: Sequence[Message],
         timeout_s: float = TIMEOUT_S,
     ) -> list[Reply | None]:
         """Send messages (headers, content) one behind the other; the reply to each.
@@ -264,7 +237,7 @@ class NatsConnection:
         return self.run(self._publish_all(subject, messages, timeout_s), timeout_s)
 
     async def _publish_all(
-        self, subject: str, messages: Sequence[tuple[dict[str, str], bytes]], timeout_s: float
+        self, subject: str, messages: Sequence[Message], timeout_s: float
     ) -> list[Reply | None]:
         await self._wait_for_connection()
         replies: list[asyncio.Future[Reply | None]] = []
@@ -324,14 +297,40 @@ class NatsConnection:
             raise Unavailable(f"{self.url!r}: {subject}: nobody there to answer")
         return reply
 
+    def ask_all(
+        self, subject: str, messages: Sequence[Message], timeout_s: float = TIMEOUT_S
+    ) -> list[Reply | None]:
+        """Send messages that do not hang together; again for a while what is answered "not now".
+
+        Returns:
+            As `publish_all`.
+
+        Raises:
+            Unavailable: there is no connection.
+        """
+        clock = SteadyClock()
+        until_us = clock.now_us() + int(min(timeout_s, AGAIN_S_MAX) * 1e6)
+        replies: list[Reply | None] = [None] * len(messages)
+        left = list(range(len(messages)))
+        while True:
+            came = self.publish_all(subject, [messages[one] for one in left], timeout_s)
+            for one, reply in zip(left, came, strict=True):
+                replies[one] = reply
+            left = [one for one in left if is_not_now(replies[one])]
+            if not left or clock.now_us() >= until_us:
+                return replies
+            clock.wait_until(clock.now_us() + int(AGAIN_S * 1e6), Wake())
+
     def api(self, name: str, asked: object = None, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         """Ask JetStream's API `$JS.API.name`, such as "STREAM.INFO.orders".
 
         Raises:
-            ApiRefusal: it answered with an error. Unavailable: no answer, or it is not ready.
+            ApiRefusal: it answered with an error. Unavailable: no answer, or still "not now".
         """
         content = b"" if asked is None else json.dumps(asked).encode()
-        reply = self.request(f"$JS.API.{name}", content, timeout_s)
+        (reply,) = self.ask_all(f"$JS.API.{name}", [({}, content)], timeout_s)
+        if reply is None:
+            raise Unavailable(f"{self.url!r}: {name}: no answer")
         return read_answer(f"{self.url!r}: {name}", reply)
 
     def look_up(self, name: str, asked: object = None) -> dict[str, Any]:
@@ -340,12 +339,10 @@ class NatsConnection:
         Raises:
             ApiRefusal, Unavailable: as `api`.
         """
-        content = b"" if asked is None else json.dumps(asked).encode()
-        for patience_s in LOOK_UP_S:
-            (reply,) = self.publish_all(f"$JS.API.{name}", [({}, content)], patience_s)
-            if reply is not None and reply.status != 503:
-                return read_answer(f"{self.url!r}: {name}", reply)
-        raise Unavailable(f"{self.url!r}: {name}: no answer")
+        for patience_s in LOOK_UP_S[:-1]:
+            with suppress(Unavailable):
+                return self.api(name, asked, patience_s)
+        return self.api(name, asked, LOOK_UP_S[-1])
 
     def replies(
         self, subject: str, content: bytes = b"", timeout_s: float = TIMEOUT_S
@@ -502,22 +499,6 @@ async def _discard(client: Any) -> None:
 async def _unsubscribe(sub: Any) -> None:
     with suppress(Exception):  # the connection, and the subscription with it, is already gone
         await sub.unsubscribe()
-
-
-def read_answer(what: str, reply: Reply) -> dict[str, Any]:
-    """The JSON of an answer of JetStream. Raises ApiRefusal, Unavailable."""
-    try:
-        answer: dict[str, Any] = json.loads(reply.content)
-    except ValueError as error:
-        raise Unavailable(f"{what}: the answer is not JSON (status {reply.status})") from error
-    refusal = answer.get("error")
-    if refusal:
-        code, number = int(refusal.get("code", 0)), int(refusal.get("err_code", 0))
-        text = f"{what}: {refusal.get('description', '')}"
-        if code == 503:
-            raise Unavailable(f"{text} ({number})")
-        raise ApiRefusal(text, code, number)
-    return answer
 
 
 def _resolver(reply: asyncio.Future[Reply | None]) -> Callable[[Reply | None], None]:

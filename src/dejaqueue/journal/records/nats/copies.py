@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats.reading import is_whole
 
@@ -24,18 +25,25 @@ PLACES_MAX = 15
 that is not enough."""
 FORGET_NS = 10_000_000_000
 EXPIRES_NS = 1_000_000_000
-ANSWER_S = 2.0
+ANSWER_S, CHECK_S = 2.0, 0.1
 SILENT_MAX = 3
 WINDOW_BYTES = 4 << 20
 WINDOW_RECORDS = 500
 
 
 def read_copy(
-    connection: NatsConnection, stream: str, server: str, first: int
+    connection: NatsConnection,
+    stream: str,
+    server: str,
+    first: int,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[int, Reply]]:
     """Yield (number, record) as one server has them, from `first` or the next there is on.
 
     A record that the server cannot read is left out by it.
+
+    Args:
+        check: called now and then; what it raises ends the reading.
 
     Raises:
         Unavailable: no reader got onto that server, or it does not answer.
@@ -46,17 +54,23 @@ def read_copy(
         headers = message.headers or {}
         came.put(Reply(message.subject, message.data, headers, message.reply or ""))
 
+    check()
     name = _place(connection, stream, server, first)
     inbox, end_listening = connection.listen(take)
+    subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
     try:
-        yield from _windows(connection, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", inbox, came)
+        yield from _windows(connection, subject, inbox, came, check)
     finally:
         end_listening()
         _remove(connection, stream, name)
 
 
 def _windows(
-    connection: NatsConnection, subject: str, inbox: str, came: queue.SimpleQueue[Reply]
+    connection: NatsConnection,
+    subject: str,
+    inbox: str,
+    came: queue.SimpleQueue[Reply],
+    check: Callable[[], None],
 ) -> Iterator[tuple[int, Reply]]:
     asked = {"batch": WINDOW_RECORDS, "max_bytes": WINDOW_BYTES, "expires": EXPIRES_NS}
     silent = 0
@@ -64,11 +78,8 @@ def _windows(
         connection.ask(subject, json.dumps(asked).encode(), inbox)
         got = 0
         while True:
-            try:
-                reply = came.get(timeout=ANSWER_S)
-            except queue.Empty:
-                break
-            if reply.status:
+            reply = _next(came, check)
+            if reply is None or reply.status:
                 break
             got += 1
             number, left = _place_of(reply)
@@ -80,6 +91,17 @@ def _windows(
         silent = 0 if got else silent + 1
         if silent == SILENT_MAX:
             raise Unavailable(f"{subject}: no answer")
+
+
+def _next(came: queue.SimpleQueue[Reply], check: Callable[[], None]) -> Reply | None:
+    """What comes next; None = nothing came in time."""
+    left_s = ANSWER_S
+    while left_s > 0:
+        check()
+        with suppress(queue.Empty):
+            return came.get(timeout=min(CHECK_S, left_s))
+        left_s -= CHECK_S
+    return None
 
 
 def _place_of(reply: Reply) -> tuple[int, int]:
@@ -118,19 +140,27 @@ def _remove(connection: NatsConnection, stream: str, name: str) -> None:
 
 
 def find_damage(
-    connection: NatsConnection, stream: str, server: str, first: int, end: int, *, is_dense: bool
+    connection: NatsConnection,
+    stream: str,
+    server: str,
+    first: int,
+    end: int,
+    *,
+    is_dense: bool,
+    check: Callable[[], None] = lambda: None,
 ) -> int | None:
     """The first record that one server lacks, cannot read or has altered; None = all are whole.
 
     Args:
         first, end: of a range that is there on the server, as it says.
         is_dense: True if all numbers in between should be there.
+        check: see `read_copy`.
 
     Raises:
         Unavailable: nothing can be said; also where only the very last record is damaged.
     """
     expected = first
-    for number, reply in read_copy(connection, stream, server, first):
+    for number, reply in read_copy(connection, stream, server, first, check):
         if is_dense and number != expected:
             return expected
         if number >= end:

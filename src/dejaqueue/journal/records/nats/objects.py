@@ -18,13 +18,8 @@ from urllib.parse import unquote
 
 import xxhash
 
-from dejaqueue.connections.nats.connection import (
-    TIMEOUT_S,
-    ApiRefusal,
-    NatsConnection,
-    Reply,
-    read_answer,
-)
+from dejaqueue.connections.nats.answers import ApiRefusal, Meaning, Reply, read_answer
+from dejaqueue.connections.nats.connection import TIMEOUT_S, Message, NatsConnection
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import ResourceExhausted, Unavailable
 from dejaqueue.journal.records.nats.reading import (
@@ -38,8 +33,6 @@ from dejaqueue.journal.records.nats.reading import (
 from dejaqueue.journal.records.nats.streams import make_stream, settings_of, stream_state
 from dejaqueue.journal.records.objects import read_whole
 
-NO_ROOM = {10002, 10023, 10047}
-"""JetStream's numbers of errors that say: nothing was stored, there is no room."""
 PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 """What a subject cannot have, or what means something else in it here."""
 WINDOW_BYTES = 8 << 20
@@ -112,9 +105,7 @@ class NatsObjects:
     def _store(self, subject: str, contents: list[bytes]) -> int:
         """Store messages; the sequence of the first."""
         timeout_s = TIMEOUT_S + sum(map(len, contents)) / BYTES_A_SECOND
-        messages: list[tuple[dict[str, str], bytes]] = [
-            ({SUM: checksum(one)}, one) for one in contents
-        ]
+        messages: list[Message] = [({SUM: checksum(one)}, one) for one in contents]
         first = 0
         for reply in self._connection.publish_all(subject, messages, timeout_s):
             if reply is None or reply.status:
@@ -122,7 +113,8 @@ class NatsObjects:
             try:
                 answer = read_answer(subject, reply)
             except ApiRefusal as error:
-                kind = ResourceExhausted if error.number in NO_ROOM else Unavailable
+                is_full = error.meaning is Meaning.NO_ROOM
+                kind = ResourceExhausted if is_full else Unavailable
                 raise kind(str(error)) from error
             first = first or int(answer["seq"])
         return first
@@ -173,10 +165,8 @@ class NatsObjects:
     def _ask_all(
         self, subject: str, asked: Sequence[Mapping[str, object]]
     ) -> Sequence[Reply | None]:
-        contents = [json.dumps(one).encode() for one in asked]
-        if not contents:
-            return []
-        return self._connection.publish_all(subject, [({}, one) for one in contents], TIMEOUT_S)
+        messages: list[Message] = [({}, json.dumps(one).encode()) for one in asked]
+        return self._connection.ask_all(subject, messages) if messages else []
 
     def _content(self, pieces: Pieces) -> bytes | None:
         for _ in range(ASK_AGAIN):  # any server may answer

@@ -17,7 +17,8 @@ from typing import Any
 
 import xxhash
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Meaning, Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats.streams import stream_state
 
@@ -145,7 +146,7 @@ def from_leader(connection: NatsConnection, stream: str, asked: dict[str, Any]) 
     try:
         message = connection.look_up(f"STREAM.MSG.GET.{stream}", asked)["message"]
     except ApiRefusal as error:
-        if error.code == 404:
+        if error.meaning is Meaning.ABSENT:
             return None
         raise Unavailable(str(error)) from error
     headers = {SEQUENCE: str(message["seq"])}

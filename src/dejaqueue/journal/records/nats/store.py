@@ -17,18 +17,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dejaqueue.clock import Clock, SystemClock, Wake
-from dejaqueue.connections.nats.connection import TIMEOUT_S, ApiRefusal, NatsConnection, read_answer
+from dejaqueue.connections.nats.answers import (
+    NO_STREAM,
+    WRONG_LAST,
+    ApiRefusal,
+    Meaning,
+    read_answer,
+)
+from dejaqueue.connections.nats.connection import TIMEOUT_S, Message, NatsConnection
 from dejaqueue.connections.nats.monitor import Monitor, open_monitor
 from dejaqueue.connections.nats.url import NatsUrl, read_url
 from dejaqueue.errors import Fenced, Refused, ResourceExhausted, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 from dejaqueue.journal.records.nats.copies import read_copy
-from dejaqueue.journal.records.nats.objects import BYTES_A_SECOND, NO_ROOM, NatsObjects
+from dejaqueue.journal.records.nats.objects import BYTES_A_SECOND, NatsObjects
 from dejaqueue.journal.records.nats.reading import SUM, Reader, checksum
 from dejaqueue.journal.records.nats.status import copy_rows, server_rows
 from dejaqueue.journal.records.nats.streams import (
     ATOMIC,
-    NO_STREAM,
     make_stream,
     records_beginning,
     records_stream,
@@ -41,7 +47,6 @@ from dejaqueue.journal.records.nats.watch import CopyWatch, SickCopy
 log = logging.getLogger("dejaqueue.journal")
 
 EXPECTED = "Nats-Expected-Last-Sequence"
-WRONG_LAST = 10071
 HEADER_BYTES_MAX = 512
 RECORD_BYTES_MAX = 1 << 20
 SETTLE_MS = 3_000
@@ -200,8 +205,8 @@ class NatsRecordStore(RecordStore):
 
     def close(self) -> None:
         """Stop watching and close all connections; twice is fine."""
+        self._connection.close()  # first: what the watch asks just now is answered by nobody
         self._watch.close()
-        self._connection.close()
 
 
 class NatsRecordLog(RecordLog):
@@ -264,7 +269,7 @@ class NatsRecordLog(RecordLog):
             place += len(batch)
 
     def _append_batch(self, after: int, contents: Sequence[bytes]) -> None:
-        messages: list[tuple[dict[str, str], bytes]] = []
+        messages: list[Message] = []
         mark = secrets.token_hex(12)
         for number, content in enumerate(contents, 1):
             headers = {SUM: checksum(content)}
@@ -285,7 +290,7 @@ class NatsRecordLog(RecordLog):
         except ApiRefusal as error:
             if error.number == WRONG_LAST:
                 self._refused(after)
-            if error.number in NO_ROOM:
+            if error.meaning is Meaning.NO_ROOM:
                 raise ResourceExhausted(str(error)) from error
             raise Unavailable(str(error)) from error
         if int(answer["seq"]) != last:

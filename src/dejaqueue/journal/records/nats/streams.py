@@ -12,14 +12,12 @@ from typing import Any
 
 import xxhash
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.answers import NO_STREAM, ApiRefusal, Meaning
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.settling import settled
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import Refused, Unavailable
 
-NO_STREAM = 10059
-NO_PEERS = 10005
-"""There are fewer servers than the copies that are wanted."""
 READABLE_BYTES = 80
 ATOMIC = "allow_atomic"
 """Setting of a stream that takes several messages at once or none of them."""
@@ -103,12 +101,15 @@ def make_stream(connection: NatsConnection, wanted: dict[str, Any]) -> dict[str,
 
 
 def _create(connection: NatsConnection, wanted: dict[str, Any]) -> None:
-    """Have a stream; one that is there and the same is left alone. Raises as `make_stream`."""
+    """Have a stream; one that is there and the same is left alone. Raises as `make_stream`.
+
+    Too few servers for its copies are no refusal: the others may only be starting.
+    """
     name = wanted["name"]
     try:
         connection.api(f"STREAM.CREATE.{name}", wanted, CREATE_S)
     except ApiRefusal as error:
-        if error.number == NO_PEERS:  # the others may only be starting
+        if error.meaning is Meaning.NO_ROOM:
             raise Unavailable(f"cannot make the stream {name} yet: {error}") from error
         raise Refused(f"cannot make the stream {name}: {error}") from error
 

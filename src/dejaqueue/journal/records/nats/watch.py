@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from dejaqueue.clock import Clock, Wake
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.monitor import Copy, Monitor, ServerReport
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats.copies import find_damage, read_copy
@@ -142,13 +143,14 @@ class CopyWatch:
             try:
                 self.check()
             except Exception:
-                log.exception("cannot look at the copies of the streams")
+                if not self._stop.is_set():
+                    log.exception("cannot look at the copies of the streams")
 
     def check(self) -> list[SickCopy]:
         """Look now; the copies that are sick. Nobody answered: what was sick stays so."""
         with self._guard:
             reports = self.seen = self._monitor.reports()
-            if not reports:
+            if not reports or self._stop.is_set():
                 return self.sick
             self._drop_accusations(reports)
             self._read_suspects(reports)
@@ -227,7 +229,13 @@ class CopyWatch:
         place = (copy.server, copy.stream)
         try:
             number = find_damage(
-                self._connection, copy.stream, copy.server, first, end, is_dense=is_dense
+                self._connection,
+                copy.stream,
+                copy.server,
+                first,
+                end,
+                is_dense=is_dense,
+                check=self._check_running,
             )
         except Unavailable as error:
             log.debug("cannot read %s on %s: %s", copy.stream, copy.server, error)
@@ -237,6 +245,10 @@ class CopyWatch:
         elif first <= self._accused.get(place, 0) < end:
             del self._accused[place]
         return True
+
+    def _check_running(self) -> None:
+        if self._stop.is_set():
+            raise Unavailable("nobody wants to know any more")
 
     def _accusations(self) -> Iterator[Finding]:
         for (server, stream), number in sorted(self._accused.items()):
@@ -283,12 +295,13 @@ class CopyWatch:
             log.warning("%s: its leader is sick and does not step down: %s", stream, error)
 
     def close(self) -> None:
-        """Stop looking; twice is fine."""
+        """Stop looking; twice is fine. A copy that is being read is not read to its end."""
         self._stop.set()
         self._wake.ring()
+        self._monitor.close()  # what it asks just now is answered by nobody
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(30)
-        self._monitor.close()
+            self._monitor.close()  # it may just have been made anew
 
 
 def _placed(reports: list[ServerReport], is_ours: Callable[[str], bool]) -> set[tuple[str, str]]:

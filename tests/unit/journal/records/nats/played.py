@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from dejaqueue.connections.nats.connection import ApiRefusal, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Reply
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.journal.records.nats.reading import SEQUENCE, SUM, checksum
 

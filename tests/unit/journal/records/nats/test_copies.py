@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats import copies
 from dejaqueue.journal.records.nats.copies import PLACES_MAX, find_damage, read_copy

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection, Reply
+from dejaqueue.connections.nats.answers import ApiRefusal, Reply
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats import reading
 from dejaqueue.journal.records.nats.reading import Reader, direct, from_leader, is_whole

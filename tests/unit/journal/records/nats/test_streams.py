@@ -9,14 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from dejaqueue.connections.nats.connection import ApiRefusal, NatsConnection
+from dejaqueue.connections.nats.answers import NO_STREAM, ApiRefusal
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.errors import Refused, Unavailable
 from dejaqueue.journal.records.nats.streams import (
     ATOMIC,
     MAKE_TRIES,
-    NO_PEERS,
-    NO_STREAM,
     READABLE_BYTES,
     make_stream,
     records_beginning,
@@ -128,12 +127,12 @@ def test_a_server_that_takes_one_message_at_a_time_is_used_as_it_is(
     assert made(holding({"config": config}), wanted) == {"config": config}
 
 
-def test_too_few_servers_are_waited_for__another_refusal_is_final(wanted: dict[str, Any]) -> None:
+def test_room_on_a_disk_is_waited_for__another_refusal_is_final(wanted: dict[str, Any]) -> None:
     connection = holding(GONE)
-    connection.api_answers["STREAM.CREATE"] = ApiRefusal("no suitable peers", 400, NO_PEERS)
+    connection.api_answers["STREAM.CREATE"] = ApiRefusal("no storage", 500, 10047)
     with pytest.raises(Unavailable, match=rf"cannot make the stream {STREAM} yet"):
         made(connection, wanted)
-    connection.api_answers["STREAM.CREATE"] = ApiRefusal("no account", 400, 10039)
+    connection.api_answers["STREAM.CREATE"] = ApiRefusal("no account", 400, 10065)
     with pytest.raises(Refused, match=rf"cannot make the stream {STREAM}: no account"):
         made(connection, wanted)
 

@@ -1,13 +1,16 @@
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dejaqueue.clock import SystemClock
 from dejaqueue.connections.nats.monitor import Copy, ServerReport
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats.watch import SURE_MS, CopyWatch, SickCopy, find_sick
 from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.patience import PATIENCE_SECONDS
 
 STREAM = "q-records-t-0"
 
@@ -145,7 +148,7 @@ def test_copies_of_a_server_that_was_started_are_read_when_they_can_be(
     answers: list[int | Exception | None] = []
     asked: list[str] = []
 
-    def read(connection: object, stream: str, server: str, *_: int, is_dense: bool) -> int | None:
+    def read(connection: object, stream: str, server: str, *_: int, **more: object) -> int | None:
         asked.append(server)
         answer = answers.pop(0)
         if isinstance(answer, Exception):
@@ -179,10 +182,34 @@ def test_copies_of_a_server_that_was_started_are_read_when_they_can_be(
     assert asked[-1] == "c"
 
 
+def test_a_copy_that_is_being_read_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading = threading.Event()
+
+    def read(*_: object, check: Callable[[], None], **more: object) -> None:
+        while True:  # a large one
+            reading.set()
+            check()
+
+    monkeypatch.setattr("dejaqueue.journal.records.nats.watch.find_damage", read)
+    monkeypatch.setattr("dejaqueue.journal.records.nats.watch.SOON_MS", 1)
+    servers = FakeServers()
+    servers.told = reports(copy("a"), copy("b"), copy("c"))
+    watch = CopyWatch(servers, servers, "q", "q-records-", SystemClock())  # type: ignore[arg-type]
+    watch.start()
+    watch.distrust("b")
+    assert reading.wait(PATIENCE_SECONDS)
+    thread = watch._thread
+    assert thread is not None
+    watch.close()
+    assert not thread.is_alive()
+
+
 def test_a_record_that_was_given_back_between_two_looks_accuses_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dejaqueue.journal.records.nats.watch.find_damage", lambda *_, is_dense: 1)
+    monkeypatch.setattr("dejaqueue.journal.records.nats.watch.find_damage", lambda *_, **more: 1)
     watch, servers, clock, said = make_watch()
     servers.told = reports(copy("a"), copy("b"), copy("c"))
     watch.check()
@@ -194,8 +221,6 @@ def test_a_record_that_was_given_back_between_two_looks_accuses_nobody(
         replace(one, copies=tuple(replace(c, first=3, messages=c.last - 2) for c in one.copies))
         for one in servers.told
     ]
-    monkeypatch.setattr(
-        "dejaqueue.journal.records.nats.watch.find_damage", lambda *_, is_dense: None
-    )
+    monkeypatch.setattr("dejaqueue.journal.records.nats.watch.find_damage", lambda *_, **more: None)
     assert watch.check() == []
     assert said == []
