@@ -7,7 +7,7 @@
   PostgreSQL: in, out, and both (`through` = messages in and out again a second). Beside it queues
   as a table of the same server, `SELECT … FOR UPDATE SKIP LOCKED`, with a lease that is written
   (`leased`) or a transaction that stays open (`held`); ratios are to the faster of them.
-- `hand_over_…`, `rolling_…`, `failover_…`: bench/outages.py.
+- `hand_over_…`, `rolling_…`, `failover_…`: bench/outages.py. `hung_…`: bench/hung_journal.py.
 
 The topic holds a million scheduled messages. Servers, brokers and clients share the machine's
 cores: read rates as ratios. A ratio is the median of the rounds' ratios.
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
+from bench.hung_journal import hung_figures
 from bench.load import far_load, past_load
 from bench.outages import OUTAGES, Rates, Report, Size, outages_jetstream, outages_postgresql
 from bench.percentiles import spread
@@ -43,6 +44,7 @@ RATIO_OF = {
     "enqueue_jetstream": ("enqueue_segments", "segments"),
     "enqueue_postgresql": ("enqueue_skip_locked", "skip_locked"),
     "through_postgresql": ("through_skip_locked", "skip_locked"),
+    "hung_beside_p99": ("hung_idle_p99", "idle"),
 }
 """Case -> case of the same round that its ratio is to, and how that is shown."""
 
@@ -57,6 +59,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     parts: list[tuple[tuple[str, ...], Callable[[], None]]] = [
         (("nats",), lambda: rounds(rates, plan, report, jetstream_round)),
         (("postgresql",), lambda: rounds(rates, plan, report, postgresql_round)),
+        (("postgresql",), lambda: _hung(rates, plan, report)),
         (("postgresql", "etcd"), lambda: outages_postgresql(rates, size, plan, report)),
         (("nats",), lambda: outages_jetstream(rates, size, plan, report)),
     ]
@@ -88,12 +91,16 @@ def rows_of(rates: Rates) -> list[Row]:
         ratio = None
         if others:
             ratio = round(median(a / b for a, b in zip(values, others, strict=False)), 3)
-        is_time = case.startswith(OUTAGES)
-        value = round(median(values), 3 if is_time else 1)
-        unit = "s" if is_time else UNIT
+        unit = "s" if case.startswith(OUTAGES) else "ms" if case.startswith("hung") else UNIT
+        value = round(median(values), 1 if unit == UNIT else 3)
         to = ratio_to if ratio is not None else None
         rows.append(Row(QUESTION, system_of(case), case, value, unit, ratio, to))
     return rows
+
+
+def _hung(rates: Rates, plan: Plan, report: Report) -> None:
+    for case, value in hung_figures(plan, report).items():
+        rates.setdefault(case, []).append(value)
 
 
 def rounds(

@@ -9,6 +9,8 @@ after the start, that of the broker itself included; `start` the seconds of the 
 Three brokers on one PostgreSQL and one etcd, in one program, make topics as well: `cluster_made`
 topics a second, of `cluster_processor` µs of processor time in the brokers each, `cluster_facts`
 bytes at the coordinator for each, and `cluster_idle` percent of a core for each broker after that.
+
+`jetstream_…`: bench/jetstream_partitions.py.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.jetstream_partitions import partition_figures
 from bench.percentiles import spread
 from bench.results import Outcome, Row
 from bench.systems.servers import environment
@@ -47,6 +50,10 @@ UNITS = {
     "cluster_processor": "µs",
     "cluster_facts": "bytes",
     "cluster_idle": "%",
+    "jetstream_made": "s",
+    "jetstream_memory": "MB",
+    "jetstream_files": "files",
+    "jetstream_idle": "%",
 }
 
 Report = Callable[[str], None]
@@ -56,14 +63,16 @@ def measure(plan: Plan, report: Report) -> Outcome:
     """Answer the question."""
     count = QUICK_TOPICS if plan.quick else TOPICS
     outcome, found = Outcome(), dict[str, list[float]]()
-    lacking = [f"{name}: not installed: {missing(name)}" for name in SERVERS if missing(name)]
-    outcome.left_out = lacking
+    lacks = {name: missing(name) for name in (*SERVERS, "nats")}
+    outcome.left_out = [f"{name}: not installed: {text}" for name, text in lacks.items() if text]
     for number in range(1, min(plan.rounds, ROUNDS_MAX) + 1):
         folder = plan.folder / f"topics-{number}"
         try:
             figures = _one_round(folder, count)
-            if not lacking:
+            if not any(lacks[name] for name in SERVERS):
                 figures |= _cluster_round(folder, min(count, CLUSTER_TOPICS))
+            if not lacks["nats"]:
+                figures |= partition_figures(plan)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         for name, value in figures.items():

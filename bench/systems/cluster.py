@@ -164,6 +164,16 @@ class ClusterSystem(DejaqSystem):
                 return name
         raise AssertionError("no name")
 
+    def broker_pid(self, node: str) -> int:
+        """The process of a broker."""
+        return self._servers[node].pid
+
+    def server_pid(self, node: str) -> int:
+        """The process of the JetStream server beside a broker."""
+        assert self._folder is not None
+        pid_file = self._folder / node / "data" / "jetstream" / "nats-server.pid"
+        return int(pid_file.read_text())
+
     def log_text(self, node: str) -> str:
         """What a broker has logged since its last start."""
         return self._servers[node].log_text()
@@ -176,10 +186,8 @@ class ClusterSystem(DejaqSystem):
         Args:
             with_server: False = what becomes of the server beside it is the system's doing.
         """
-        assert self._folder is not None
         if with_server:
-            pid_file = self._folder / node / "data" / "jetstream" / "nats-server.pid"
-            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+            os.kill(self.server_pid(node), signal.SIGKILL)
         self._servers[node].kill()
 
     def leave(self, node: str) -> None:

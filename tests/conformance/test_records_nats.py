@@ -18,6 +18,7 @@ pytest.importorskip("nats")
 
 class TestJetStream(RecordConformance):
     count: ClassVar[int] = 1
+    asks_to_drop = False
     servers: ClassVar[NatsServers]
 
     @pytest.fixture(scope="class", autouse=True)

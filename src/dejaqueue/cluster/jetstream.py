@@ -53,8 +53,6 @@ CATCH_UP_MS = 600_000
 POLL_US = 100_000
 HANG_MS = 60_000
 HEAL_AGAIN_MS = 30_000
-RECORDS = "-records-"
-"""In the names of streams whose numbers have no gaps (journal/records/nats/streams.py)."""
 LINE = re.compile(r"\[\d+\] \S+ \S+ \[(\w{3})\] (.*)")
 EXPECTED_LINES = (
     "Plaintext passwords detected",
@@ -72,7 +70,6 @@ class CopyStatus:
     """A stream's copy on one node.
 
     Attributes:
-        gone: records missing between its first and its last.
         lag: operations that it is behind its leader; -1 = the leader does not say.
     """
 
@@ -82,7 +79,6 @@ class CopyStatus:
     messages: int
     first: int
     last: int
-    gone: int
     lag: int
     byte_count: int
 
@@ -133,8 +129,6 @@ class ClusterStatus:
         for copy in self.copies:
             if copy.node == but:
                 continue
-            if copy.gone and RECORDS in copy.stream:  # other streams drop what was replaced
-                return f"{copy.node} lacks {copy.gone} records of {copy.stream}"
             if copy.messages < self._most(copy, but):
                 return f"{copy.node} has fewer records of {copy.stream} than another"
             if copy.lag > 0 or copy.last < lasts.get(copy.stream, 0):
@@ -483,7 +477,6 @@ def read_status(nodes: Sequence[str], reports: Sequence[ServerReport]) -> Cluste
             messages=copy.messages,
             first=copy.first,
             last=copy.last,
-            gone=max(copy.gone, copy.last - copy.first + 1 - copy.messages if copy.messages else 0),
             lag=lags.get((copy.stream, copy.server), -1),
             byte_count=copy.byte_count,
         )

@@ -173,6 +173,8 @@ class Node:
         if isinstance(store, ProcessStore):
             self._catalogue.stays_where_it_lies = True
             store.lies(self._slots_of)
+        elif isinstance(store, RecordJournalStore):
+            store.slots_of = self._all_slots_of
         return self._catalogue
 
     def _slot(self, topic: str) -> int:
@@ -190,6 +192,11 @@ class Node:
         """Where a topic lies, for a store in which a slot is a log of its own."""
         assert self._catalogue is not None
         return TopicSlots(self._slot(topic), self._catalogue.spread_of(topic))
+
+    def _all_slots_of(self, topic: str) -> tuple[int, ...]:
+        """The slots that a topic lies in, one for each of its shards."""
+        first, spread = self._slots_of(topic)
+        return tuple((first + shard) % self._slots for shard in range(spread))
 
     def _start_of(self, topic: Topic) -> int:
         assert self._catalogue is not None

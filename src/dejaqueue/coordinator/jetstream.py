@@ -33,7 +33,7 @@ from dejaqueue.connections.nats.answers import (
     Reply,
     read_answer,
 )
-from dejaqueue.connections.nats.connection import Message, NatsConnection
+from dejaqueue.connections.nats.connection import Body, NatsConnection
 from dejaqueue.connections.nats.settling import settled
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.coordinator.bells import Bells, check_fact, check_key, check_prefix
@@ -228,7 +228,7 @@ class JetStreamCoordinator(Coordinator):
     def _last(self, keys: Sequence[str]) -> Sequence[_Stored]:
         """What is stored under these keys, as the leader has it."""
         subjects = [self._subject(key) for key in keys]
-        asked: Sequence[Message] = [
+        asked: Sequence[Body] = [
             ({}, json.dumps({"last_by_subj": subject}).encode()) for subject in subjects
         ]
         name = f"$JS.API.STREAM.MSG.GET.{self._stream}"

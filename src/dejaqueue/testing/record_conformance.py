@@ -458,7 +458,8 @@ class RecordConformance(ABC):
             assert asked(store.get_objects, []) == {}
             asked(store.put_object, f"{folder}/1", b"another")
             again = asked(store.get_objects, [f"{folder}/1"])
-            assert again == {f"{folder}/1": b"another"}
+            # Where a copy that is behind was asked, it is left out.
+            assert again.items() <= {f"{folder}/1": b"another"}.items()
 
     def test_objects_have_names_and_are_found_by_their_beginning(self) -> None:
         begin = self.topic()

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dejaqueue.clock import SteadyClock, Wake
 from dejaqueue.connections.nats.answers import Reply, is_not_now, read_answer
@@ -46,9 +46,17 @@ BACK_S = 0.5
 PING_S = 2
 """A server that answers no ping of two in a row is left for another."""
 
-Message = tuple[dict[str, str], bytes]
-"""Headers and content."""
+Body = tuple[dict[str, str], bytes]
+"""Headers and content of a message."""
 _Result = TypeVar("_Result")
+
+
+class Message(NamedTuple):
+    """A message to be sent."""
+
+    subject: str
+    content: bytes
+    headers: dict[str, str] = {}  # noqa: RUF012  nobody changes it
 
 
 class NatsConnection:
@@ -224,7 +232,7 @@ class NatsConnection:
     def publish_all(
         self,
         subject: str,
-        messages: Sequence[Message],
+        messages: Sequence[Body],
         timeout_s: float = TIMEOUT_S,
     ) -> list[Reply | None]:
         """Send messages (headers, content) one behind the other; the reply to each.
@@ -234,16 +242,23 @@ class NatsConnection:
         Raises:
             Unavailable: there is no connection; nothing was sent.
         """
-        return self.run(self._publish_all(subject, messages, timeout_s), timeout_s)
+        every = [Message(subject, content, headers) for headers, content in messages]
+        return self.publish_each(every, timeout_s)
 
-    async def _publish_all(
-        self, subject: str, messages: Sequence[Message], timeout_s: float
+    def publish_each(
+        self, messages: Sequence[Message], timeout_s: float = TIMEOUT_S
+    ) -> list[Reply | None]:
+        """As `publish_all`, each message to a subject of its own."""
+        return self.run(self._publish_each(messages, timeout_s), timeout_s)
+
+    async def _publish_each(
+        self, messages: Sequence[Message], timeout_s: float
     ) -> list[Reply | None]:
         await self._wait_for_connection()
         replies: list[asyncio.Future[Reply | None]] = []
         tokens = []
         try:
-            for headers, content in messages:
+            for subject, content, headers in messages:
                 reply: asyncio.Future[Reply | None] = self._loop.create_future()
                 tokens.append(self._expect(_resolver(reply)))
                 replies.append(reply)
@@ -298,7 +313,7 @@ class NatsConnection:
         return reply
 
     def ask_all(
-        self, subject: str, messages: Sequence[Message], timeout_s: float = TIMEOUT_S
+        self, subject: str, messages: Sequence[Body], timeout_s: float = TIMEOUT_S
     ) -> list[Reply | None]:
         """Send messages that do not hang together; again for a while what is answered "not now".
 

@@ -31,7 +31,6 @@ class Copy:
     """A stream as one server has it.
 
     Attributes:
-        gone: records between the first and the last that this server says are deleted.
         leader: who leads the stream, as this server believes; "" = it knows of none.
         followers: names of the other servers that should have it, as the leader says; empty on
             the others.
@@ -43,7 +42,6 @@ class Copy:
     messages: int
     first: int
     last: int
-    gone: int
     byte_count: int
     leader: str
     followers: tuple[str, ...]
@@ -234,7 +232,6 @@ def _copy(server: str, stream: dict[str, Any]) -> Copy:
         messages=int(state.get("messages", 0)),
         first=int(state.get("first_seq", 0)),
         last=int(state.get("last_seq", 0)),
-        gone=int(state.get("num_deleted", 0)),
         byte_count=int(state.get("bytes", 0)),
         leader=leader,
         followers=tuple(str(one.get("name", "")) for one in followers),

@@ -112,6 +112,14 @@ class RecordStore(ABC):
     def open(self, topic: str, partition: int) -> RecordLog:
         """Open a partition's log, creating it if needed. Raises Unavailable."""
 
+    def lies(self, topic: str, slots: tuple[int, ...]) -> None:
+        """Hear in which slots a topic lies, before it is asked for: partition p in slots[p % len].
+
+        It is the same for the life of the topic. A broker has whole slots, mostly: so logs of one
+        slot may be kept together. None = nobody has placed it.
+        """
+        return
+
     @abstractmethod
     def drop(self, topic: str) -> None:
         """Delete all logs of a topic. Raises Unavailable."""

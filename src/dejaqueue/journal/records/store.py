@@ -1,8 +1,8 @@
 """All journals of a broker on one server that keeps records, with their copies here.
 
     object documents/keys                       API keys (no secrets), with their checksum
-    object made/<topic>                         it was made, and not dropped since
-    object dropped/<topic>                      a topic on its way out
+    object made/<topic>                         it was made, and not dropped since; its slots
+    object dropped/<topic>                      a topic on its way out; its slots
     objects topics/<topic>/<partition>/…        snapshots; see snapshot_objects.py
     log <topic>, <partition>                    records; see record.py
 
@@ -60,6 +60,8 @@ class RecordJournalStore(JournalStore):
 
     Attributes:
         is_short: asked before producers may write: whether a server's disk has too little room.
+        slots_of: in which slots a topic that is made is to lie, by the name that the catalogue has
+            for it; none = wherever the server puts it.
 
     Raises:
         Locked: another process uses the directory. Unavailable.
@@ -81,10 +83,12 @@ class RecordJournalStore(JournalStore):
         self.lease_ahead_ms, self.erases = records.lease_ahead_ms, records.erases
         self._concurrency = concurrency or Concurrency()
         self.is_short: Callable[[], bool] = lambda: False
+        self.slots_of: Callable[[str], tuple[int, ...]] = lambda topic: ()
         self._segment_bytes, self._patience_seconds = segment_bytes, patience_seconds
         self._mirror_bytes_max = mirror_bytes_max
         self._open: dict[tuple[str, int], RecordJournal | None] = {}
         self._not_dropped: set[str] = set()
+        self._lies: dict[str, tuple[int, ...]] = {}
         self._unused_since_ms: dict[tuple[str, int], int] = {}
         """Since when it is known of a copy that nobody here has its journal open."""
         self._opening: dict[str, AbstractContextManager[object]] = {}
@@ -108,7 +112,8 @@ class RecordJournalStore(JournalStore):
 
     def make(self, topic: str, number: int = 0) -> None:
         """See JournalStore.make."""
-        self.records.put_object(_made(topic), b"")
+        name = topic.removesuffix(f".{number}") if number else topic
+        self.records.put_object(_made(topic), _slots_text(self.slots_of(name)))
 
     def made(self) -> list[str]:
         """See JournalStore.made."""
@@ -152,14 +157,25 @@ class RecordJournalStore(JournalStore):
             opening = self._opening.setdefault(topic, self._concurrency.lock())
         with opening:
             if topic not in self._not_dropped:  # asked once, not for each partition
-                if self.records.get_object(f"dropped/{topic}") is not None:
-                    self._finish_drop(topic)
-                self._not_dropped.add(topic)
+                dropped = self.records.get_object(f"dropped/{topic}")
+                if dropped is not None:
+                    self._finish_drop(topic, dropped)
+                if self._knows_slots(topic):
+                    self._not_dropped.add(topic)
         directory = self._directory(topic, partition)
         mirror = self._mirror(topic, partition, self._files, directory, self._mirror_bytes_max)
         check_made = (lambda: self._check_made(topic)) if only_made else None
         on_close = partial(self._forget, topic, partition)
         return self._journal(topic, partition, mirror, on_close, check_made, is_owner=is_owner)
+
+    def _knows_slots(self, topic: str) -> bool:
+        """Tell the server where a topic lies; False while that is not said yet."""
+        if topic.startswith(OWN_PREFIX):
+            return True
+        made = self.records.get_object(_made(topic))
+        self._lies[topic] = _slots(made)
+        self.records.lies(topic, self._lies[topic])
+        return made is not None
 
     def _mirror(
         self,
@@ -219,7 +235,10 @@ class RecordJournalStore(JournalStore):
 
     def _check_made(self, topic: str) -> None:
         """Raise Unavailable if a topic was dropped; then nothing stays of what was opened of it."""
-        if self.records.get_object(_made(topic)) is None:
+        made = self.records.get_object(_made(topic))
+        if made is not None and _slots(made) != self._lies.get(topic, ()):
+            raise Unavailable(f"the journals of {topic} were made just now", 100)
+        if made is None:
             # Nobody makes journals of this name again, or the mark would be there.
             self.records.drop(topic)
             self.records.drop_objects(self.records.object_names(f"topics/{topic}/"))
@@ -241,12 +260,15 @@ class RecordJournalStore(JournalStore):
                 raise Unavailable(f"journals of {topic} are open")
             self._opening.pop(topic, None)
         self._not_dropped.discard(topic)
+        self._lies.pop(topic, None)
+        made = self.records.get_object(_made(topic)) or b""
         self.records.drop_objects([_made(topic)])
         # Noted first: if this breaks off, the rest is not taken for a damaged topic of that name.
-        self.records.put_object(f"dropped/{topic}", b"")
-        self._finish_drop(topic)
+        self.records.put_object(f"dropped/{topic}", made)
+        self._finish_drop(topic, made)
 
-    def _finish_drop(self, topic: str) -> None:
+    def _finish_drop(self, topic: str, made: bytes) -> None:
+        self.records.lies(topic, _slots(made))
         self.records.drop_objects(self.records.object_names(f"topics/{topic}/"))
         self.records.drop(topic)
         directory = self._root / "topics" / topic
@@ -360,6 +382,7 @@ class RecordJournalStore(JournalStore):
 
     def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
         """See JournalStore.copies."""
+        self._knows_slots(topic)
         return self.records.copies(topic, partitions)
 
     def close(self) -> None:
@@ -377,6 +400,14 @@ class RecordJournalStore(JournalStore):
 
 def _made(topic: str) -> str:
     return f"made/{topic}"
+
+
+def _slots_text(slots: tuple[int, ...]) -> bytes:
+    return ",".join(map(str, slots)).encode()
+
+
+def _slots(text: bytes | None) -> tuple[int, ...]:
+    return tuple(map(int, text.decode().split(","))) if text else ()
 
 
 def _data_key(number: int | None) -> str:

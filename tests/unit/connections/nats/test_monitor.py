@@ -30,7 +30,7 @@ TOLD = {
 
 def test_a_report_says_what_a_server_has() -> None:
     report = read_report("a", {"version": "2.15.1"}, TOLD)
-    assert report.copies == (Copy("a", "x", 8, 1, 10, 2, 99, "a", ("b", "c"), (3, 0)),)
+    assert report.copies == (Copy("a", "x", 8, 1, 10, 99, "a", ("b", "c"), (3, 0)),)
     assert (report.version, report.sync_always, report.is_off) == ("2.15.1", True, False)
     assert (report.meta_leader, report.run) == ("b", "run-1")
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dejaqueue.connections.nats.answers import ApiRefusal, Reply
 from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Unavailable
-from dejaqueue.journal.records.nats.reading import is_whole
+from dejaqueue.journal.records.nats.reading import SEQUENCE, is_whole
 
 PLACES_MAX = 15
 """So often is a reader made until it is where it should be; with three servers, 1 in 400 times
@@ -36,13 +38,18 @@ def read_copy(
     stream: str,
     server: str,
     first: int,
+    subject: str = "",
+    *,
+    headers_only: bool = False,
     check: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[int, Reply]]:
-    """Yield (number, record) as one server has them, from `first` or the next there is on.
+) -> Generator[tuple[int, Reply]]:
+    """Yield (sequence, record) as one server has them, from `first` or the next there is on.
 
     A record that the server cannot read is left out by it.
 
     Args:
+        subject: only records of this one.
+        headers_only: without their contents.
         check: called now and then; what it raises ends the reading.
 
     Raises:
@@ -54,12 +61,15 @@ def read_copy(
         headers = message.headers or {}
         came.put(Reply(message.subject, message.data, headers, message.reply or ""))
 
+    more: dict[str, object] = {"filter_subject": subject} if subject else {}
+    if headers_only:
+        more["headers_only"] = True
     check()
-    name = _place(connection, stream, server, first)
+    name = _place(connection, stream, server, first, more)
     inbox, end_listening = connection.listen(take)
-    subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
+    asked = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
     try:
-        yield from _windows(connection, subject, inbox, came, check)
+        yield from _windows(connection, asked, inbox, came, check)
     finally:
         end_listening()
         _remove(connection, stream, name)
@@ -82,8 +92,8 @@ def _windows(
             if reply is None or reply.status:
                 break
             got += 1
-            number, left = _place_of(reply)
-            yield number, reply
+            sequence, left = _place_of(reply)
+            yield sequence, replace(reply, headers=reply.headers | {SEQUENCE: str(sequence)})
             if not left:
                 return
             if got == WINDOW_RECORDS:
@@ -105,14 +115,16 @@ def _next(came: queue.SimpleQueue[Reply], check: Callable[[], None]) -> Reply | 
 
 
 def _place_of(reply: Reply) -> tuple[int, int]:
-    """(number, how many are left) of a record that a reader gave."""
+    """(sequence, how many are left) of a record that a reader gave."""
     tokens = reply.answer_to.split(".")
     # Newer servers put the domain and the account before the stream.
     shift = 0 if len(tokens) < 11 else 2
     return int(tokens[5 + shift]), int(tokens[8 + shift])
 
 
-def _place(connection: NatsConnection, stream: str, server: str, first: int) -> str:
+def _place(
+    connection: NatsConnection, stream: str, server: str, first: int, more: dict[str, object]
+) -> str:
     config = {
         "deliver_policy": "by_start_sequence",
         "opt_start_seq": max(first, 1),
@@ -120,6 +132,7 @@ def _place(connection: NatsConnection, stream: str, server: str, first: int) -> 
         "mem_storage": True,
         "num_replicas": 1,
         "inactive_threshold": FORGET_NS,
+        **more,
     }
     asked = {"stream_name": stream, "config": config}
     for _ in range(PLACES_MAX):
@@ -145,29 +158,82 @@ def find_damage(
     server: str,
     first: int,
     end: int,
+    others: Sequence[str] = (),
     *,
-    is_dense: bool,
     check: Callable[[], None] = lambda: None,
 ) -> int | None:
     """The first record that one server lacks, cannot read or has altered; None = all are whole.
 
     Args:
         first, end: of a range that is there on the server, as it says.
-        is_dense: True if all numbers in between should be there.
+        others: servers with copies of it; a record that one of them has, this one should have, too.
         check: see `read_copy`.
 
     Raises:
-        Unavailable: nothing can be said; also where only the very last record is damaged.
+        Unavailable: nothing can be said.
     """
-    expected = first
-    for number, reply in read_copy(connection, stream, server, first, check):
-        if is_dense and number != expected:
-            return expected
-        if number >= end:
-            return None
-        if not is_whole(reply):
-            return number
-        expected = number + 1
-        if expected >= end:
-            return None
-    return expected if is_dense else None
+    with ExitStack() as stack:
+        beside = [_Beside(connection, stream, other, first, check) for other in others]
+        for one in beside:
+            stack.callback(one.close)
+        copy = read_copy(connection, stream, server, first, check=check)
+        stack.callback(copy.close)
+        # Side by side: a copy with records that cannot be read may fall silent at its end.
+        for sequence, reply in copy:
+            lacking = [one.lacking(min(sequence, end)) for one in beside]
+            if any(lacking):
+                return min(filter(None, lacking))
+            if sequence >= end:
+                return None
+            if not is_whole(reply):
+                return sequence
+        return min(filter(None, (one.lacking(end) for one in beside)), default=None)
+
+
+class _Beside:
+    """The copy of another server, read as far as the one that is looked at."""
+
+    def __init__(
+        self,
+        connection: NatsConnection,
+        stream: str,
+        server: str,
+        first: int,
+        check: Callable[[], None],
+    ) -> None:
+        self._from = partial(read_copy, connection, stream, server, headers_only=True, check=check)
+        self._records = self._from(first)
+        self._next = 0
+
+    def lacking(self, sequence: int) -> int:
+        """The first record here that comes before this one, and did not come there; 0 = none has.
+
+        The record itself is passed by. What was dropped meanwhile is not there any more.
+        """
+        while (there := self._peek()) and there < sequence:
+            self._next = 0
+            if self._has_still(there):
+                return there
+        if there == sequence:
+            self._next = 0
+        return 0
+
+    def _peek(self) -> int:
+        """The next record here, 0 = there is none, or none that can be read."""
+        if not self._next:
+            with suppress(StopIteration, Unavailable):
+                self._next = next(self._records)[0]
+        return self._next
+
+    def _has_still(self, sequence: int) -> bool:
+        again = self._from(sequence)
+        try:
+            return next(again)[0] == sequence
+        except (StopIteration, Unavailable):
+            return False
+        finally:
+            again.close()
+
+    def close(self) -> None:
+        """Read no more."""
+        self._records.close()

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import xxhash
 
 from dejaqueue.connections.nats.answers import ApiRefusal, Meaning, Reply, read_answer
-from dejaqueue.connections.nats.connection import TIMEOUT_S, Message, NatsConnection
+from dejaqueue.connections.nats.connection import TIMEOUT_S, Body, NatsConnection
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import ResourceExhausted, Unavailable
 from dejaqueue.journal.records.nats.reading import (
@@ -105,7 +105,7 @@ class NatsObjects:
     def _store(self, subject: str, contents: list[bytes]) -> int:
         """Store messages; the sequence of the first."""
         timeout_s = TIMEOUT_S + sum(map(len, contents)) / BYTES_A_SECOND
-        messages: list[Message] = [({SUM: checksum(one)}, one) for one in contents]
+        messages: list[Body] = [({SUM: checksum(one)}, one) for one in contents]
         first = 0
         for reply in self._connection.publish_all(subject, messages, timeout_s):
             if reply is None or reply.status:
@@ -165,7 +165,7 @@ class NatsObjects:
     def _ask_all(
         self, subject: str, asked: Sequence[Mapping[str, object]]
     ) -> Sequence[Reply | None]:
-        messages: list[Message] = [({}, json.dumps(one).encode()) for one in asked]
+        messages: list[Body] = [({}, json.dumps(one).encode()) for one in asked]
         return self._connection.ask_all(subject, messages) if messages else []
 
     def _content(self, pieces: Pieces) -> bytes | None:

@@ -6,6 +6,7 @@ See: watch.py judges; cli/cluster.py and http/exposition.py show.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,23 +60,28 @@ def _row(
 
 
 def copy_rows(reports: Sequence[ServerReport], streams: Sequence[str]) -> list[dict[str, Any]]:
-    """One row for each copy of each partition's stream.
+    """One row for each copy of each partition's stream, which may have other partitions, too.
 
     Returns:
-        `partition`; `server`; `role`, `leader` or `follower`; `records`; `last`, its newest number;
+        `partition`; `server`; `role`, `leader` or `follower`; of the stream: `records`; `last`, the
+        newest number;
         `lag`, operations that it is behind, -1 where nobody knows.
     """
-    copies = [copy for report in reports for copy in report.copies if copy.stream in set(streams)]
+    copies = [copy for report in reports for copy in report.copies]
     lags = lags_of(copies)
+    copies_of = defaultdict[str, list[Copy]](list)
+    for copy in copies:
+        copies_of[copy.stream].append(copy)
     rows = [
         {
-            "partition": streams.index(copy.stream),
+            "partition": partition,
             "server": copy.server,
             "role": "leader" if copy.leader == copy.server else "follower",
             "records": copy.messages,
             "last": copy.last,
             "lag": lags.get((copy.stream, copy.server), -1),
         }
-        for copy in copies
+        for partition, stream in enumerate(streams)
+        for copy in copies_of[stream]
     ]
     return sorted(rows, key=lambda row: (row["partition"], row["server"]))

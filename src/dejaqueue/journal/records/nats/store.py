@@ -1,63 +1,50 @@
-"""The record store on NATS JetStream: a stream for each log, one server or three that vote.
+"""The record store on NATS JetStream: a stream for each slot, one server or three that vote.
 
 Room: journal. Needs the extra `nats`.
-Holds: the server compares the number of the stream's last record with each append's own header and
+Holds: the server compares the number of the stream's last message with each append's own header and
 appends in one step. Acknowledged is durable only with `sync_interval: always`: a server that says
 otherwise is refused. Several records go as one atomic batch, or one after the other: records
 that are sent without waiting could land behind those of another owner, each naming a number that
 is right again, though the one before it was refused.
-See: journal/records/interface.py for the duties; reading.py, watch.py for damaged copies.
+See: journal/records/interface.py for the duties; shard.py for appends; reading.py, watch.py for
+damaged copies; docs/adr/0111-a-stream-for-each-slot.md.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dejaqueue.clock import Clock, SystemClock, Wake
-from dejaqueue.connections.nats.answers import (
-    NO_STREAM,
-    WRONG_LAST,
-    ApiRefusal,
-    Meaning,
-    read_answer,
-)
-from dejaqueue.connections.nats.connection import TIMEOUT_S, Message, NatsConnection
+from dejaqueue.clock import Clock, SystemClock
+from dejaqueue.connections.nats.answers import NO_STREAM, ApiRefusal, read_answer
+from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.monitor import Monitor, open_monitor
 from dejaqueue.connections.nats.url import NatsUrl, read_url
-from dejaqueue.errors import Fenced, Refused, ResourceExhausted, Unavailable
+from dejaqueue.errors import Refused, Unavailable
 from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 from dejaqueue.journal.records.nats.copies import read_copy
-from dejaqueue.journal.records.nats.objects import BYTES_A_SECOND, NatsObjects
-from dejaqueue.journal.records.nats.reading import SUM, Reader, checksum
+from dejaqueue.journal.records.nats.objects import NatsObjects
+from dejaqueue.journal.records.nats.reading import Reader, number_of
+from dejaqueue.journal.records.nats.shard import Shard
 from dejaqueue.journal.records.nats.status import copy_rows, server_rows
 from dejaqueue.journal.records.nats.streams import (
     ATOMIC,
+    RecordsPlace,
     make_stream,
     records_beginning,
-    records_stream,
-    records_subject,
+    records_place,
     settings_of,
-    stream_state,
 )
 from dejaqueue.journal.records.nats.watch import CopyWatch, SickCopy
 
 log = logging.getLogger("dejaqueue.journal")
 
-EXPECTED = "Nats-Expected-Last-Sequence"
 HEADER_BYTES_MAX = 512
 RECORD_BYTES_MAX = 1 << 20
-SETTLE_MS = 3_000
-"""How long an append waits that was refused because an earlier one is not agreed on yet."""
 COUNT_AGAIN_MS = 2_000
 RECORD_BYTES_MIN = 64 << 10
-SMALL_BYTES = 128 << 10
-"""A larger record is as fast alone, and waits for no other."""
-BATCH_BYTES = 4 << 20
-BATCH_RECORDS = 500
-"""The server takes 1,000."""
 
 
 class NatsRecordStore(RecordStore):
@@ -86,6 +73,9 @@ class NatsRecordStore(RecordStore):
             BadRequest: the url. Refused: settings that lose what was acknowledged. Unavailable.
         """
         self._url = read_url(url) if isinstance(url, str) else url
+        self._shards: dict[str, Shard] = {}
+        self._slots: dict[str, tuple[int, ...]] = {}
+        self._guard = threading.Lock()
         self._clock = clock or SystemClock()
         self._connection = NatsConnection(self._url)
         self._monitor = open_monitor(self._url, self._connection)
@@ -140,7 +130,7 @@ class NatsRecordStore(RecordStore):
 
     def copies(self, topic: str, partitions: int) -> list[dict[str, Any]]:
         """Which servers have copies of each partition's records; see status.py."""
-        names = [records_stream(self._url, topic, number) for number in range(partitions)]
+        names = [self._place(topic, number).stream for number in range(partitions)]
         return copy_rows(self._monitor.reports(), names)
 
     def on_sick(self, call: Callable[[list[SickCopy]], None]) -> None:
@@ -156,32 +146,71 @@ class NatsRecordStore(RecordStore):
         """Look at all copies now; those that are not whole."""
         return self._watch.check()
 
+    def lies(self, topic: str, slots: tuple[int, ...]) -> None:
+        """See RecordStore.lies."""
+        with self._guard:
+            self._slots[topic] = slots
+
+    def _place(self, topic: str, partition: int) -> RecordsPlace:
+        with self._guard:
+            slots = self._slots.get(topic, ())
+        slot = slots[partition % len(slots)] if slots else None
+        return records_place(self._url, topic, partition, slot)
+
     def open(self, topic: str, partition: int) -> RecordLog:
         """Open a log, making its stream if it is not there. Raises Refused, Unavailable."""
-        name = records_stream(self._url, topic, partition)
-        subject = records_subject(self._url, topic, partition)
-        made = make_stream(self._connection, settings_of(self._url, name, subject))
-        reader = Reader(self._connection, name, self._watch.suspect, self._watch.copies)
-        log = NatsRecordLog(self._connection, name, subject, reader, self._monitor, self._clock)
-        log.takes_batches(bool(made["config"].get(ATOMIC)))
-        return log
+        place = self._place(topic, partition)
+        shard = self._shard(place)
+        reader = Reader(
+            self._connection,
+            place.stream,
+            place.subject,
+            shard.last_of,
+            self._watch.suspect,
+            self._watch.copies,
+        )
+        return NatsRecordLog(
+            self._connection, shard, place.subject, reader, self._monitor, self._clock
+        )
+
+    def _shard(self, place: RecordsPlace) -> Shard:
+        """The stream that a log is in: one for all logs of it, made if it is not there."""
+        with self._guard:
+            shard = self._shards.get(place.stream)
+        if shard is None:
+            wanted = settings_of(self._url, place.stream, place.subjects)
+            made = make_stream(self._connection, wanted)
+            does = bool(made["config"].get(ATOMIC))
+            shard = Shard(self._connection, place.stream, self._clock, takes_batches=does)
+            with self._guard:
+                shard = self._shards.setdefault(place.stream, shard)
+        return shard
 
     def drop(self, topic: str) -> None:
-        """Delete the streams of a topic."""
-        asked = {"subject": records_subject(self._url, topic, "*")}
-        try:
-            while names := self._connection.api("STREAM.NAMES", asked).get("streams"):
-                for name in names:
-                    self._delete(name)
-        except ApiRefusal as error:
-            raise Unavailable(str(error)) from error
+        """Purge the records of a topic from the streams of its slots.
 
-    def _delete(self, name: str) -> None:
+        Whoever still appends to it is fenced: the stream has another last message then, and so the
+        numbers are asked for, of which none is left. What came between is purged, too.
+        """
+        with self._guard:
+            slots = self._slots.pop(topic, ()) or (None,)
+        for slot in slots:
+            place = records_place(self._url, topic, "*", slot)
+            marks = f"{place.subjects.removesuffix('>')}-"
+            if self._purge(place.stream, place.subject):
+                read_answer(place.stream, self._connection.request(marks))
+                self._purge(place.stream, place.subject)
+                self._purge(place.stream, marks)
+
+    def _purge(self, stream: str, subject: str) -> bool:
+        """False if there is no such stream."""
         try:
-            self._connection.api(f"STREAM.DELETE.{name}")
+            self._connection.api(f"STREAM.PURGE.{stream}", {"filter": subject})
         except ApiRefusal as error:
-            if error.number != NO_STREAM:
-                raise
+            if error.number == NO_STREAM:
+                return False
+            raise Unavailable(str(error)) from error
+        return True
 
     def put_object(self, name: str, content: bytes | memoryview) -> None:
         """Store an object."""
@@ -215,99 +244,32 @@ class NatsRecordLog(RecordLog):
     def __init__(
         self,
         connection: NatsConnection,
-        name: str,
+        shard: Shard,
         subject: str,
         reader: Reader,
         monitor: Monitor,
         clock: Clock,
     ) -> None:
-        self._connection, self._name, self._subject = connection, name, subject
+        self._connection, self._shard, self._subject = connection, shard, subject
         self._reader, self._monitor, self._clock = reader, monitor, clock
         self._byte_count, self._counted_ms = 0, -COUNT_AGAIN_MS
-        self._closed = self._takes_batches = False
-
-    def takes_batches(self, does: bool) -> None:
-        """Say whether the stream stores several records at once or none of them."""
-        self._takes_batches = does
+        self._dropped_before = 0
+        self._closed = False
 
     def _check(self) -> None:
         if self._closed:
-            raise Unavailable(f"{self._name}: the log is closed")
-
-    def _state(self) -> dict[str, int]:
-        self._check()
-        found = stream_state(self._connection, self._name)
-        if found is None:
-            raise Unavailable(f"{self._name}: the stream is gone")
-        state: dict[str, int] = found["state"]
-        return state
+            raise Unavailable(f"{self._subject}: the log is closed")
 
     def last(self) -> int:
-        """The number that the stream's leader has; see `stream_state` for what it must hear.
-
-        A leader that was just cut off from the others may answer for up to a second what was the
-        last before; an append behind it is refused or gets no answer then.
-        """
-        return int(self._state()["last_seq"])
+        """The number that the stream's leader has; see `Shard.last_of`."""
+        self._check()
+        return self._shard.last_of(self._subject)[0]
 
     def append(self, after: int, records: Sequence[Sequence[Bytes]]) -> None:
         """Append small records together, in one batch that is stored whole or not; large alone."""
         self._check()
-        place = after
-        for batch in batches([b"".join(pieces) for pieces in records], self._takes_batches):
-            try:
-                self._append_batch(place, batch)
-            except Fenced as error:
-                if place == after:
-                    raise
-                # What is before it is in, and another owner came behind that.
-                raise Unavailable(f"{error}, behind a part of this append") from error
-            except ResourceExhausted as error:
-                if place == after:
-                    raise
-                raise Unavailable(f"{error}, behind a part of this append") from error
-            place += len(batch)
-
-    def _append_batch(self, after: int, contents: Sequence[bytes]) -> None:
-        messages: list[Message] = []
-        mark = secrets.token_hex(12)
-        for number, content in enumerate(contents, 1):
-            headers = {SUM: checksum(content)}
-            if number == 1:
-                headers[EXPECTED] = str(after)
-            if len(contents) > 1:
-                headers |= {"Nats-Batch-Id": mark, "Nats-Batch-Sequence": str(number)}
-                if number == len(contents):
-                    headers["Nats-Batch-Commit"] = "1"
-            messages.append((headers, content))
-        timeout_s = TIMEOUT_S + sum(map(len, contents)) / BYTES_A_SECOND
-        *_, reply = self._connection.publish_all(self._subject, messages, timeout_s)
-        last = after + len(contents)
-        if reply is None or reply.status:
-            raise Unavailable(f"{self._name}: no answer to the append of record {last}")
-        try:
-            answer = read_answer(self._name, reply)
-        except ApiRefusal as error:
-            if error.number == WRONG_LAST:
-                self._refused(after)
-            if error.meaning is Meaning.NO_ROOM:
-                raise ResourceExhausted(str(error)) from error
-            raise Unavailable(str(error)) from error
-        if int(answer["seq"]) != last:
-            raise Unavailable(f"{self._name}: record {last} was stored as {answer['seq']}")
-
-    def _refused(self, after: int) -> None:
-        """Raise Fenced if the last record is another one.
-
-        The leader compares with what it has proposed, too. Such a record may be of an append of
-        ours that got no answer, and vanish again: so it is fenced only by one that is agreed on.
-        """
-        until_ms = self._clock.now_ms() + SETTLE_MS
-        while self.last() == after:
-            if self._clock.now_ms() > until_ms:
-                raise Unavailable(f"{self._name}: a record behind {after} is not agreed on")
-            self._clock.wait_until(self._clock.now_us() + 20_000, Wake())
-        raise Fenced(f"{self._name}: the last record is not {after}")
+        contents = [b"".join(pieces) for pieces in records]
+        self._reader.note(after + 1, self._shard.append(self._subject, after, contents))
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Read from any copy that is whole; see reading.py."""
@@ -318,60 +280,56 @@ class NatsRecordLog(RecordLog):
         """Names of the servers that say that they have a copy."""
         self._check()
         reports = self._monitor.reports()
-        return [
-            one.server for report in reports for one in report.copies if one.stream == self._name
-        ]
+        name = self._shard.name
+        return [one.server for report in reports for one in report.copies if one.stream == name]
 
     def read_from(self, replica: str, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Read the copy of one server; what it cannot read itself is left out."""
         self._check()
-        for number, reply in read_copy(self._connection, self._name, replica, first):
+        since = self._reader.since(first)
+        stream, subject = self._shard.name, self._subject
+        for _, reply in read_copy(self._connection, stream, replica, since, subject):
+            number, _ = number_of(reply)
             if number >= end:
                 return
-            yield number, reply.content
+            if number >= first:
+                yield number, reply.content
             if number == end - 1:
                 return
 
     def drop_before(self, number: int) -> None:
-        """Purge the stream up to the record; its last number stays."""
-        state = self._state()
-        number = min(number, int(state["last_seq"]) + 1)
-        if number <= int(state["first_seq"]):
+        """Purge the partition's records up to the record; the last one stays, and so its number."""
+        self._check()
+        if number <= max(self._dropped_before, 1):
             return
+        last, sequence = self._shard.last_of(self._subject)
+        if number < last:
+            sequence = self._reader.sequence_of(number)
+        if not sequence:
+            return
+        asked = {"filter": self._subject, "seq": sequence}
         try:
-            self._connection.api(f"STREAM.PURGE.{self._name}", {"seq": number})
+            self._connection.api(f"STREAM.PURGE.{self._shard.name}", asked)
         except ApiRefusal as error:
             raise Unavailable(str(error)) from error
+        self._dropped_before = min(number, last)
+        self._reader.forget_before(self._dropped_before)
 
     def byte_count(self) -> int:
-        """Bytes of the stream in one copy, at most two seconds old while the server answers."""
+        """Bytes of the records in one copy, if they were as large as their neighbours; at most two
+        seconds old while the server answers."""
+        self._check()
         now_ms = self._clock.now_ms()
         if now_ms - self._counted_ms >= COUNT_AGAIN_MS:
-            self._byte_count, self._counted_ms = int(self._state()["bytes"]), now_ms
+            state = self._shard.state({"subjects_filter": self._subject})
+            records = int((state.get("subjects") or {}).get(self._subject, 0))
+            mean = int(state["bytes"]) / max(1, int(state["messages"]))
+            self._byte_count, self._counted_ms = int(records * mean), now_ms
         return self._byte_count
 
     def close(self) -> None:
         """The connections are the store's."""
         self._closed = True
-
-
-def batches(contents: Sequence[bytes], takes_batches: bool) -> Iterator[list[bytes]]:
-    """Records in groups: small ones together up to a bound of bytes; a large one alone."""
-    batch: list[bytes] = []
-    byte_count = 0
-    for content in contents:
-        alone = len(content) > SMALL_BYTES or not takes_batches
-        full = byte_count + len(content) > BATCH_BYTES or len(batch) == BATCH_RECORDS
-        if batch and (alone or full):
-            yield batch
-            batch, byte_count = [], 0
-        if alone:
-            yield [content]
-        else:
-            batch.append(content)
-            byte_count += len(content)
-    if batch:
-        yield batch
 
 
 def check_settings(monitor: Monitor, server_count: int, summary: str) -> None:

@@ -1,14 +1,16 @@
 """The streams of a cluster: their names, the settings that keep records, making and checking them.
 
 Room: journal.
-Holds: one stream for each log, so that the server compares the number of its last record and not
-that of a subject. A stream that is there with other settings is refused, never changed.
+Holds: the records of all topics of a slot are in one stream, each partition's with a subject of
+their own; those of a log that is the broker's own are in a stream alone. A stream that is there
+with other settings is refused, never changed.
 See: store.py; docs/guides/choosing-a-journal.md for what each setting is for.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -17,8 +19,12 @@ from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.settling import settled
 from dejaqueue.connections.nats.url import NatsUrl
 from dejaqueue.errors import Refused, Unavailable
+from dejaqueue.journal.interface import OWN_PREFIX
 
-READABLE_BYTES = 80
+SLOTS = 64
+"""Of topics that nobody has placed: of brokers that are alone."""
+PLAIN = re.compile(r"[^A-Za-z0-9_]+")
+"""What the name of a stream should not have."""
 ATOMIC = "allow_atomic"
 """Setting of a stream that takes several messages at once or none of them."""
 MAKE_TRIES = 5
@@ -27,10 +33,32 @@ CREATE_S = 10.0
 """A new group of three chooses its leader before it answers."""
 
 
-def records_stream(url: NatsUrl, topic: str, partition: int) -> str:
-    """Name of a log's stream: readable at its beginning, exact by a hash of the topic."""
-    readable = topic[:READABLE_BYTES].replace(".", "_")
-    return f"{records_beginning(url)}{readable}-{topic_mark(topic)}-{partition}"
+class RecordsPlace(NamedTuple):
+    """Where a log's records are.
+
+    Attributes:
+        stream: its name.
+        subjects: all that are in the stream.
+        subject: of the records of this log.
+    """
+
+    stream: str
+    subjects: str
+    subject: str
+
+
+def records_place(url: NatsUrl, topic: str, partition: int | str, slot: int | None) -> RecordsPlace:
+    """Where the records of a partition are; slot None = in the one that its topic's name gives."""
+    mark = topic_mark(topic)
+    if topic.startswith(OWN_PREFIX):
+        place, word = mark, f"{PLAIN.sub('', topic)}-{mark}"
+    else:
+        slot = xxhash.xxh3_64_intdigest(topic.encode()) % SLOTS if slot is None else slot
+        place = word = f"{slot:04d}"
+    beginning = f"{url.prefix}.records.{place}"
+    return RecordsPlace(
+        f"{records_beginning(url)}{word}", f"{beginning}.>", f"{beginning}.{mark}.{partition}"
+    )
 
 
 def records_beginning(url: NatsUrl) -> str:
@@ -41,11 +69,6 @@ def records_beginning(url: NatsUrl) -> str:
 def topic_mark(topic: str) -> str:
     """Stands for a topic in a subject, where its own letters may not."""
     return str(xxhash.xxh3_128_hexdigest(topic.encode()))
-
-
-def records_subject(url: NatsUrl, topic: str, partition: int | str) -> str:
-    """Subject of a log's records."""
-    return f"{url.prefix}.records.{topic_mark(topic)}.{partition}"
 
 
 def settings_of(url: NatsUrl, name: str, subject: str, **more: Any) -> dict[str, Any]:

@@ -5,11 +5,11 @@ as leader, and say that they never were: so each server is asked what it has.
 Holds: nothing is repaired here. A server that is sick stays so until all its copies are whole.
 See: connections/nats/monitor.py; docs/guides/choosing-a-journal.md.
 
-A copy is sick if it has fewer records than lie between its first and its last, or fewer than
-another copy with the same last, or if it is not there at all; a server that does not answer is
-named too, since damage can keep one from starting. What could be a copy that is only behind must
-stay so for a while. What a server says of itself does not show a record that it cannot read: so
-its copies are read through when it was started, and where somebody could not read a record.
+A copy is sick if it has fewer records than another copy with the same last, or if it is not there
+at all; a server that does not answer is named too, since damage can keep one from starting. What
+could be a copy that is only behind must stay so for a while. What a server says of itself does not
+show a record that it cannot read: so its copies are read through when it was started, and where
+somebody could not read a record, and are compared with what the other servers have.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dejaqueue.clock import Clock, Wake
@@ -85,7 +86,7 @@ class CopyWatch:
 
         Args:
             prefix: of the streams that are looked at, those of facts too.
-            records_prefix: of those without gaps.
+            records_prefix: of those whose copies are compared when they are read.
             on_change: called, on the watch's thread, with all that is sick after each change.
         """
         self._connection, self._monitor, self._clock = connection, monitor, clock
@@ -155,7 +156,7 @@ class CopyWatch:
             self._drop_accusations(reports)
             self._read_suspects(reports)
             self._read_new_runs(reports)
-            findings = [*find_sick(reports, self.is_ours, self._records), *self._accusations()]
+            findings = [*find_sick(reports, self.is_ours), *self._accusations()]
             sick = self._sure(findings)
             # A server that does not answer was not healed by that.
             told = {report.server for report in reports}
@@ -225,7 +226,9 @@ class CopyWatch:
         Returns:
             False if it could not be read now.
         """
-        is_dense = copy.stream.startswith(self._records)
+        others = [one.server for one in _copies_of(self.seen, copy.stream) if one is not copy]
+        if not copy.stream.startswith(self._records):
+            others = []  # those drop what was replaced all the time
         place = (copy.server, copy.stream)
         try:
             number = find_damage(
@@ -234,7 +237,7 @@ class CopyWatch:
                 copy.server,
                 first,
                 end,
-                is_dense=is_dense,
+                others,
                 check=self._check_running,
             )
         except Unavailable as error:
@@ -256,15 +259,13 @@ class CopyWatch:
             text = "a record is missing or altered"
             yield Finding(SickCopy(server, stream, text, number, 1), False)
 
-    def copies(self, stream: str, number: int) -> Iterator[Reply]:
-        """A record as each server has it. Servers that do not answer are left out."""
+    def copies(self, stream: str, sequence: int, subject: str) -> Iterator[Reply]:
+        """The record of a subject at a sequence, or the next one, as each server has it. Servers
+        that do not answer are left out."""
         for copy in _copies_of(self._monitor.reports(), stream):
-            try:
-                at, reply = next(read_copy(self._connection, stream, copy.server, number))
-            except (Unavailable, StopIteration):
-                continue
-            if at == number:
-                yield reply
+            records = read_copy(self._connection, stream, copy.server, sequence, subject)
+            with suppress(Unavailable, StopIteration):
+                yield next(records)[1]
 
     # --- what follows --------------------------------------------------------------------------
 
@@ -319,9 +320,7 @@ def _copies_of(reports: list[ServerReport], stream: str) -> list[Copy]:
     return [copy for report in reports for copy in report.copies if copy.stream == stream]
 
 
-def find_sick(
-    reports: list[ServerReport], is_ours: Callable[[str], bool], records_prefix: str
-) -> Iterator[Finding]:
+def find_sick(reports: list[ServerReport], is_ours: Callable[[str], bool]) -> Iterator[Finding]:
     """What these reports say is sick."""
     copies: dict[str, list[Copy]] = defaultdict(list)
     for report in reports:
@@ -333,19 +332,8 @@ def find_sick(
     told = {report.server for report in reports if not report.is_off}
     yield from _silent(copies, {report.server for report in reports})
     for stream, all_copies in sorted(copies.items()):
-        if stream.startswith(records_prefix):
-            yield from _gaps(all_copies)
         yield from _fewer(all_copies)
         yield from _missing(stream, all_copies, told)
-
-
-def _gaps(copies: list[Copy]) -> Iterator[Finding]:
-    for copy in copies:
-        between = copy.last - copy.first + 1 if copy.messages else 0
-        missing = max(copy.gone, between - copy.messages)
-        if missing:
-            text = "records are missing"
-            yield Finding(SickCopy(copy.server, copy.stream, text, 0, missing), True)
 
 
 def _fewer(copies: list[Copy]) -> Iterator[Finding]:

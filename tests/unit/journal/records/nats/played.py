@@ -9,15 +9,22 @@ from typing import Any
 
 from dejaqueue.connections.nats.answers import ApiRefusal, Reply
 from dejaqueue.connections.nats.url import read_url
-from dejaqueue.journal.records.nats.reading import SEQUENCE, SUM, checksum
+from dejaqueue.journal.records.nats.reading import NUMBER, SEQUENCE, SUM, checksum
 
 STREAM = "dejaq-records-t-0"
 NOT_FOUND = ApiRefusal("no message found", 404, 10037)
 
 
-def record(number: int, content: bytes = b"content", *, stored: bytes | None = None) -> Reply:
-    """A record as a copy gives it; altered if what was `stored` was another content."""
-    headers = {SEQUENCE: str(number), SUM: checksum(content if stored is None else stored)}
+def record(
+    number: int, content: bytes = b"content", *, stored: bytes | None = None, sequence: int = 0
+) -> Reply:
+    """A record as a copy gives it; altered if what was `stored` was another content.
+
+    Args:
+        sequence: of the stream; 0 = its number.
+    """
+    headers = {SEQUENCE: str(sequence or number), NUMBER: str(number)}
+    headers[SUM] = checksum(content if stored is None else stored, number)
     return Reply("subject", content, headers)
 
 
@@ -26,11 +33,17 @@ def ends(status: int = 204) -> Reply:
     return Reply("subject", b"", {"Status": str(status)})
 
 
+def _asked_for(copy: dict[int, Reply], asked: dict[str, Any]) -> Reply | None:
+    if "next_by_subj" not in asked:
+        return copy.get(asked["seq"])
+    return copy.get(min((one for one in copy if one >= asked["seq"]), default=0))
+
+
 class Played:
     """Servers of which each has a copy of one stream.
 
     Attributes:
-        copies: what direct reads answer, in turn: each reads one copy, which maps numbers to
+        copies: what direct reads answer, in turn: each reads one copy, which maps sequences to
             replies.
         leader: the copy of the leader.
         state: first and last number, as the leader says.
@@ -61,7 +74,7 @@ class Played:
     def request(self, subject: str, content: bytes) -> Reply:
         asked = json.loads(content)
         self.asked.append((subject, asked))
-        return self._copy().get(asked["seq"], ends(404))
+        return _asked_for(self._copy(), asked) or ends(404)
 
     def replies(self, subject: str, content: bytes) -> Iterator[Reply]:
         asked = json.loads(content)
@@ -91,13 +104,13 @@ class Played:
             first, last = self.state
             return {"state": {"first_seq": first, "last_seq": last}, "config": {}}
         if call == "STREAM.MSG.GET":
-            reply = self.leader.get(asked["seq"])
+            reply = _asked_for(self.leader, asked)
             if reply is None:
                 raise NOT_FOUND
             lines = ["NATS/1.0", *(f"{name}: {value}" for name, value in reply.headers.items())]
             return {
                 "message": {
-                    "seq": asked["seq"],
+                    "seq": int(reply.headers[SEQUENCE]),
                     "subject": reply.subject,
                     "data": base64.b64encode(reply.content).decode(),
                     "hdrs": base64.b64encode("\r\n".join(lines).encode()).decode(),

@@ -14,6 +14,7 @@ from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.errors import Unavailable
 from dejaqueue.journal.records.nats import copies
 from dejaqueue.journal.records.nats.copies import PLACES_MAX, find_damage, read_copy
+from dejaqueue.journal.records.nats.reading import SEQUENCE
 from tests.unit.journal.records.nats.played import STREAM, Played, ends, record
 
 
@@ -107,26 +108,44 @@ def test_a_reader_is_removed_however_reading_ended(failure: Exception | None) ->
         found.api_answers["CONSUMER.DELETE"] = failure
     some = read_copy(cast(NatsConnection, found), STREAM, "b", 1)
     assert next(some)[0] == 1
-    some.close()  # type: ignore[attr-defined]
+    some.close()
     assert (found.calls("CONSUMER.DELETE"), found.ended_listening) == (1, 1)
 
 
 # --- damage
 
 
-def damage(found: Played, first: int = 1, end: int = 5, *, is_dense: bool = True) -> int | None:
-    connection = cast(NatsConnection, found)
-    return find_damage(connection, STREAM, "b", first, end, is_dense=is_dense)
+def damage(found: Played, first: int = 1, end: int = 5, others: tuple[str, ...] = ()) -> int | None:
+    return find_damage(cast(NatsConnection, found), STREAM, "b", first, end, others)
+
+
+def beside(*windows: list[Reply]) -> Played:
+    """A reader on b gives the first window, one on c the others."""
+    found = played(*windows)
+    found.api_answers["CONSUMER.CREATE"] = [placed("b"), placed("c")]
+    return found
 
 
 def test_a_whole_copy_has_no_damage() -> None:
-    assert damage(played([read(number, 4 - number) for number in (1, 2, 3, 4)])) is None
+    window = [read(number, 4 - number) for number in (1, 2, 3, 4)]
+    assert damage(played(window)) is None
+    assert damage(beside(window, window), others=("c",)) is None
 
 
 @pytest.mark.parametrize("gone", [1, 2, 4])
-def test_the_first_record_that_is_missing_is_told(gone: int) -> None:
+def test_the_first_record_that_another_server_has_and_this_one_lacks_is_told(gone: int) -> None:
     there = [number for number in (1, 2, 3, 4, 5) if number != gone]
-    assert damage(played([read(number, 5 - number) for number in there])) == gone
+    own = [read(number, 5 - number) for number in there]
+    theirs = [read(number, 5 - number) for number in (1, 2, 3, 4, 5)]
+    found = beside(own, theirs, [read(gone, 5 - gone)])
+    assert damage(found, others=("c",)) == gone
+    made = [body for name, body in found.asked if name.startswith("CONSUMER.CREATE")]
+    assert [one["config"].get("headers_only", False) for one in made] == [False, True, True]
+
+
+def test_a_record_that_was_dropped_meanwhile_is_not_missing() -> None:
+    found = beside([read(1, 1), read(4, 0)], [read(1, 2), read(2, 1), read(4, 0)], [read(4, 0)])
+    assert damage(found, others=("c",)) is None
 
 
 def test_the_first_record_that_is_altered_is_told() -> None:
@@ -134,10 +153,11 @@ def test_the_first_record_that_is_altered_is_told() -> None:
     assert damage(found) == 2
 
 
-def test_a_gap_is_no_damage_where_numbers_may_be_missing() -> None:
-    """Of a stream of objects old versions are dropped one by one."""
-    assert damage(played([read(1, 1), read(4, 0)]), is_dense=False) is None
-    assert damage(played([read(3, 0, b"x", stored=b"y")]), is_dense=False) == 3
+def test_a_gap_that_all_have_is_no_damage() -> None:
+    """What is not needed any more is dropped, of each partition for itself."""
+    window = [read(1, 1), read(4, 0)]
+    assert damage(played(window)) is None
+    assert damage(beside(window, window), others=("c",)) is None
 
 
 def test_what_is_behind_the_range_is_not_looked_at() -> None:
@@ -146,4 +166,14 @@ def test_what_is_behind_the_range_is_not_looked_at() -> None:
 
 
 def test_a_copy_that_ends_too_early_lacks_the_next_record() -> None:
-    assert damage(played([read(1, 1), read(2, 0)])) == 3
+    found = beside([read(1, 1), read(2, 0)], [read(n, 3 - n) for n in (1, 2, 3)], [read(3, 0)])
+    assert damage(found, others=("c",)) == 3
+
+
+def test_a_reader_of_one_subject_is_given_no_others() -> None:
+    found = played([read(3, 0)])
+    connection = cast(NatsConnection, found)
+    [(sequence, reply)] = read_copy(connection, STREAM, "b", 1, "one.records.7.x.0")
+    assert (sequence, reply.headers[SEQUENCE]) == (3, "3")
+    [made] = [body for name, body in found.asked if name.startswith("CONSUMER.CREATE")]
+    assert made["config"]["filter_subject"] == "one.records.7.x.0"

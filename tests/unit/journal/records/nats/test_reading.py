@@ -18,6 +18,7 @@ from dejaqueue.journal.records.nats.reading import Reader, direct, from_leader, 
 from tests.unit.journal.records.nats.played import STREAM, Played, ends, record
 
 Copy = dict[int, Reply]
+SUBJECT = "dejaq.records.0007.topic.0"
 
 
 def whole(*numbers: int) -> Copy:
@@ -31,14 +32,23 @@ class Reads:
         self.played = Played(*copies)
         self.suspected: list[int] = []
         self.apart = apart or []
-        self.reader = Reader(cast(NatsConnection, self.played), STREAM, self._suspect, self._copies)
+        self.last = max(self.played.leader, default=0)
+        self.reader = Reader(
+            cast(NatsConnection, self.played),
+            STREAM,
+            SUBJECT,
+            lambda subject: (self.last, self.last),
+            self._suspect,
+            self._copies,
+        )
 
-    def _suspect(self, stream: str, number: int) -> None:
+    def _suspect(self, stream: str, sequence: int) -> None:
         assert stream == STREAM
-        self.suspected.append(number)
+        self.suspected.append(sequence)
 
-    def _copies(self, stream: str, number: int) -> Iterator[Reply]:
-        return iter([copy[number] for copy in self.apart if number in copy])
+    def _copies(self, stream: str, sequence: int, subject: str) -> Iterator[Reply]:
+        assert subject == SUBJECT
+        return iter([copy[sequence] for copy in self.apart if sequence in copy])
 
     def read(self, first: int, end: int) -> list[tuple[int, bytes]]:
         return list(self.reader.read(first, end))
@@ -51,10 +61,41 @@ def numbered(*numbers: int) -> list[tuple[int, bytes]]:
 def test_a_whole_stretch_is_one_read_of_one_copy() -> None:
     reads = Reads(whole(1, 2, 3, 4, 5))
     assert reads.read(2, 5) == numbered(2, 3, 4)
+    assert reads.read(3, 5) == numbered(3, 4)
+    window = {"next_by_subj": SUBJECT, "max_bytes": reading.WINDOW_BYTES}
     assert [asked for _, asked in reads.played.asked] == [
-        {"seq": 2, "batch": 3, "max_bytes": reading.WINDOW_BYTES}
+        {"seq": 1, "batch": reading.WINDOW_RECORDS} | window,
+        {"seq": 3, "batch": 2} | window,  # it is known where it is
     ]
     assert reads.suspected == []
+
+
+def test_records_lie_among_those_of_other_logs() -> None:
+    copy = {7: record(3, b"3", sequence=7), 20: record(4, b"4", sequence=20)}
+    reads = Reads(copy)
+    reads.last = 4
+    assert reads.read(4, 9) == numbered(4)
+    assert reads.read(1, 9) == numbered(3, 4)
+    assert [reads.reader.sequence_of(number) for number in (3, 4, 5)] == [7, 20, 0]
+    assert reads.reader.since(9) == 21
+    assert reads.suspected == []
+
+
+def test_what_was_appended_is_found_without_asking_where_it_is() -> None:
+    reads = Reads({31: record(8, b"8", sequence=31)})
+    reads.reader.note(7, [30, 31])
+    assert reads.read(8, 9) == numbered(8)
+    [(_, asked)] = reads.played.asked
+    assert asked == {"seq": 31, "next_by_subj": SUBJECT}
+    reads.reader.forget_before(8)
+    assert reads.reader.since(7) == 1
+
+
+def test_a_number_that_was_altered_is_no_whole_record() -> None:
+    reply = record(3, b"3")
+    assert is_whole(reply)
+    reply.headers[reading.NUMBER] = "4"
+    assert not is_whole(reply)
 
 
 def test_records_behind_the_last_one_are_not_there() -> None:
@@ -66,7 +107,6 @@ def test_records_behind_the_last_one_are_not_there() -> None:
 
 def test_records_that_were_dropped_are_left_out_without_suspicion() -> None:
     reads = Reads(whole(4, 5))
-    reads.played.state = (4, 5)
     assert reads.read(1, 6) == numbered(4, 5)
     assert reads.suspected == []
 
@@ -97,22 +137,15 @@ def test_a_record_that_nobody_has_whole_is_given_as_it_is() -> None:
 def test_a_record_that_nobody_has_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     reads = Reads(whole(1, 3))
     assert reads.read(1, 4) == numbered(1, 3)
-    assert reads.suspected == [2]
+    assert reads.suspected == []  # nobody has it: it is not known where it would be
     assert "no server has record 2 as it was stored" in caplog.text
 
 
 def test_records_that_the_leader_wrongly_says_were_dropped_are_found() -> None:
     """A leader that lost the beginning of its copy calls it dropped; the others have it."""
     reads = Reads(whole(3), whole(1, 2, 3))
-    reads.played.leader, reads.played.state = whole(3), (3, 3)
+    reads.played.leader = whole(3)
     assert reads.read(1, 4) == numbered(1, 2, 3)
-
-
-def test_a_stream_that_is_gone_is_no_empty_one() -> None:
-    reads = Reads({})
-    reads.played.api_answers["STREAM.INFO"] = ApiRefusal("no stream", 404, 10059)
-    with pytest.raises(Unavailable, match=rf"{STREAM}: the stream is gone"):
-        reads.read(1, 4)
 
 
 def test_a_record_without_a_checksum_is_taken_as_it_is() -> None:
@@ -127,7 +160,7 @@ def test_the_leaders_record_has_its_headers() -> None:
     assert reply is not None
     assert (reply.content, reply.headers[reading.SEQUENCE]) == (b"2", "2")
     assert is_whole(reply)
-    assert reply.headers[reading.SUM] == reading.checksum(b"2")
+    assert reply.headers[reading.SUM] == reading.checksum(b"2", 2)
     assert from_leader(cast(NatsConnection, played), STREAM, {"seq": 9}) is None
 
 

@@ -11,7 +11,6 @@ def copy(server: str, stream: str = "q-1", **more: object) -> Copy:
         "messages": 5,
         "first": 1,
         "last": 5,
-        "gone": 0,
         "byte_count": 100,
         "leader": "a",
         "followers": ("b", "c") if leads else (),
@@ -44,6 +43,11 @@ def test_copies_of_each_partition() -> None:
         "partition": 1, "server": "a", "role": "leader", "records": 5, "last": 5, "lag": 0,
     }  # fmt: skip
     assert (follower["role"], follower["last"], follower["lag"]) == ("follower", 4, 7)
+
+
+def test_partitions_of_one_stream_have_the_same_copies() -> None:
+    rows = copy_rows([report("a", copy("a"))], ["q-1", "q-0", "q-1"])
+    assert [(row["partition"], row["server"]) for row in rows] == [(0, "a"), (2, "a")]
 
 
 def test_a_copy_is_as_far_behind_as_the_leader_says_though_its_server_believes_to_lead() -> None:

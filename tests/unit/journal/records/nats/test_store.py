@@ -9,33 +9,10 @@ from dejaqueue.cluster.jetstream import find_program
 from dejaqueue.connections.nats.connection import NatsConnection
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.errors import Refused, Unavailable
-from dejaqueue.journal.records.nats.store import (
-    BATCH_BYTES,
-    BATCH_RECORDS,
-    SMALL_BYTES,
-    NatsRecordStore,
-    batches,
-)
+from dejaqueue.journal.records.nats.store import NatsRecordStore
 from tests.record_servers import wait_for_port
 
 pytest.importorskip("nats")
-
-
-def sizes(contents: list[bytes], takes_batches: bool = True) -> list[list[int]]:
-    return [[len(one) for one in batch] for batch in batches(contents, takes_batches)]
-
-
-def test_small_records_go_together_and_large_ones_alone() -> None:
-    small, large = b"x" * 10, b"x" * (SMALL_BYTES + 1)
-    assert sizes([small, small, large, small]) == [[10, 10], [SMALL_BYTES + 1], [10]]
-    assert sizes([large, large]) == [[SMALL_BYTES + 1]] * 2
-    assert sizes([small] * 3, takes_batches=False) == [[10]] * 3
-
-
-def test_a_batch_has_a_most_of_bytes_and_of_records() -> None:
-    most = BATCH_BYTES // SMALL_BYTES
-    assert [len(one) for one in sizes([b"x" * SMALL_BYTES] * (2 * most + 1))] == [most, most, 1]
-    assert [len(one) for one in sizes([b""] * (BATCH_RECORDS + 1))] == [BATCH_RECORDS, 1]
 
 
 @pytest.fixture

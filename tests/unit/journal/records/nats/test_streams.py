@@ -16,11 +16,10 @@ from dejaqueue.errors import Refused, Unavailable
 from dejaqueue.journal.records.nats.streams import (
     ATOMIC,
     MAKE_TRIES,
-    READABLE_BYTES,
+    SLOTS,
     make_stream,
     records_beginning,
-    records_stream,
-    records_subject,
+    records_place,
     settings_of,
     stream_state,
 )
@@ -53,27 +52,40 @@ def holding(*infos: Any) -> Played:
 # --- names
 
 
-def test_two_topics_never_share_a_stream__however_alike_their_names_are() -> None:
-    """Dots are not allowed in a stream's name, and long names are cut."""
-    long = "x" * 200
-    topics = ["a.b", "a_b", "A.b", long, f"{long}y", "a.b-0"]
-    names = {records_stream(URL, topic, partition) for topic in topics for partition in (0, 1)}
-    assert len(names) == 2 * len(topics)
-    for name in names:
-        assert name.startswith(records_beginning(URL))
-        assert not set(name) & set(".*> /\\")
-        assert len(name) < READABLE_BYTES + 60
-    assert records_stream(URL, "a.b", 0).startswith("one-records-a_b-")
+def test_logs_of_a_slot_share_a_stream__and_each_has_a_subject_of_its_own() -> None:
+    topics = ["a.b", "a_b", "A.b", "x" * 200, "a.b-0"]
+    places = [records_place(URL, topic, number, 7) for topic in topics for number in (0, 1)]
+    assert {place.stream for place in places} == {"one-records-0007"}
+    assert {place.subjects for place in places} == {"one.records.0007.>"}
+    assert len({place.subject for place in places}) == len(places)
 
 
-def test_a_topics_own_letters_are_in_no_subject() -> None:
+def test_a_topic_that_nobody_placed_is_where_its_name_says() -> None:
+    names = {records_place(URL, f"topic-{number}", 0, None).stream for number in range(500)}
+    assert len(names) == SLOTS
+    first, second = (records_place(URL, "topic", partition, None) for partition in (0, 1))
+    assert first.stream == second.stream
+
+
+def test_the_brokers_own_logs_are_alone_in_their_streams() -> None:
+    """Several append to them by turns: they should hold nobody."""
+    own = records_place(URL, "=catalogue", 0, None)
+    other = records_place(URL, "=cata.logue", 0, None)
+    assert own.stream.startswith("one-records-catalogue-")
+    assert len({own.stream, other.stream}) == len({own.subjects, other.subjects}) == 2
+
+
+def test_a_topics_own_letters_are_in_no_name_and_no_subject() -> None:
     """A dot or a star in a subject would make it another one, or several."""
-    for topic in ("a.*", "a.>", "é"):
-        subject = records_subject(URL, topic, 7)
-        assert subject.count(".") == 3
-        assert subject.endswith(".7")
-        assert not set(subject) & set("*> ")
-        assert subject.isascii()
+    for topic in ("a.*", "a.>", "é", "=a.*", "=é"):
+        place = records_place(URL, topic, 7, None)
+        assert place.stream.startswith(records_beginning(URL))
+        assert not set(place.stream) & set(".*> /\\")
+        assert place.subject.count(".") == 4
+        assert place.subject.endswith(".7")
+        assert place.subject.startswith(place.subjects.removesuffix(">"))
+        assert not set(place.subject) & set("*> ")
+        assert (place.stream + place.subject).isascii()
 
 
 # --- settings
