@@ -14,7 +14,7 @@ import pytest
 
 from dejaqueue.connections.nats import connection as module
 from dejaqueue.connections.nats.answers import Reply
-from dejaqueue.connections.nats.connection import LOOK_UP_S, Message, NatsConnection
+from dejaqueue.connections.nats.connection import LOOK_UP_S, Body, NatsConnection
 from dejaqueue.connections.nats.url import read_url
 from dejaqueue.errors import Unavailable
 from tests.record_servers import NatsServers
@@ -57,7 +57,7 @@ class Played(NatsConnection):
         self.asked: list[list[str]] = []
 
     def publish_all(
-        self, subject: str, messages: Sequence[Message], timeout_s: float = 1
+        self, subject: str, messages: Sequence[Body], timeout_s: float = 1
     ) -> list[Reply | None]:
         self.asked.append([content.decode() for _, content in messages])
         plans = [self._plans[content] for _, content in messages]
