@@ -438,7 +438,7 @@ func (c *Consumer) settleOnce(
 		select {
 		case <-wake:
 		case <-late:
-			return nil, unavailable("there is no stream to settle on")
+			return nil, c.unknown("there is no stream to settle on")
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -459,7 +459,7 @@ func (c *Consumer) settleOnce(
 	select {
 	case answer, is := <-answered:
 		if !is {
-			return nil, c.unsettled()
+			return nil, c.unknown("the connection broke; whether the messages are settled is unknown")
 		}
 		if answer.err != nil {
 			return nil, answer.err
@@ -470,14 +470,14 @@ func (c *Consumer) settleOnce(
 	}
 }
 
-// unsettled is the error of what the last stream was to settle and did not answer.
-func (c *Consumer) unsettled() *Error {
+// unknown is what whoever waits is told when there is no stream: this, or that the broker is silent.
+func (c *Consumer) unknown(otherwise string) *Error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.ended != nil && c.ended.silent {
 		return c.ended
 	}
-	return unavailable("the connection broke; whether the messages are settled is unknown")
+	return unavailable("%s", otherwise)
 }
 
 // leave is called under the mutex: the messages make room for others.
