@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.kill()
 
 
-def seconds_of_refusal(client: Driver, url: str, do: str, **fields: object) -> float:
+def seconds_of_refusal(client: Driver, url: str, do: str, **fields: Any) -> float:
     began = time.monotonic()
     with pytest.raises(ClientError) as refused:
         client.call(do, **fields)
@@ -52,7 +53,7 @@ def test_a_call_says_who_is_silent__the_next_one_soon__until_it_is_not(
     alone.send("t", b"before")
     (before,) = alone.receive(1)
     os.kill(broker.pid, signal.SIGSTOP)
-    asked = [
+    asked: list[tuple[str, dict[str, Any]]] = [
         ("peek", {"topic": "t"}),
         ("peek", {"topic": "t"}),
         ("create_topic", {"topic": "t"}),
