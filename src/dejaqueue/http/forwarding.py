@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import h11
@@ -164,22 +166,9 @@ async def _pass_on(
         return
     answer = _Answer(scope, send)
     try:
-        await upstream.ask(scope, body)
-        gone = asyncio.ensure_future(_until_gone(receive))
-        answering = asyncio.ensure_future(upstream.answer(answer))
-        try:
-            patience_s = owners.patience_s(url) if _may_repeat(scope) else None
-            while not await _is_any_done(gone, answering, seconds=patience_s):
-                if await owners.is_silent(url) and not answering.done():
-                    upstream.abort()
-                    raise _Silent
-                patience_s = owners.patience_s(url)
-            if answering.done():
-                answering.result()
-        finally:
-            for one in (gone, answering):
-                one.cancel()
-            await asyncio.gather(gone, answering, return_exceptions=True)
+        attend = partial(owners.attend, url, upstream, repeats=_may_repeat(scope))
+        await attend(upstream.ask(scope, body))
+        await attend(upstream.answer(answer), _until_gone(receive))
     except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
         if answer.has_begun:
             raise  # the server breaks the connection: half an answer must not look whole
@@ -208,11 +197,46 @@ class _Owners:
         self.tls = tls
         self._lost: set[str] = set()
 
-    def patience_s(self, url: str) -> float:
+    async def attend(
+        self,
+        url: str,
+        upstream: _Upstream,
+        work: Coroutine[Any, Any, None],
+        *ends: Coroutine[Any, Any, None],
+        repeats: bool,
+    ) -> None:
+        """Do something that waits for a broker, until it is done, or one of `ends` is.
+
+        Args:
+            repeats: end it, too, when the broker gives no sign of life.
+
+        Raises:
+            What the work raises. _Silent: there was no sign.
+        """
+        tasks = [asyncio.ensure_future(one) for one in (work, *ends)]
+        try:
+            while True:
+                patience_s = self._patience_s(url) if repeats else None
+                done, _ = await asyncio.wait(
+                    tasks, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if done:
+                    break
+                if await self._is_silent(url) and not any(task.done() for task in tasks):
+                    upstream.abort()
+                    raise _Silent
+            if tasks[0].done():
+                tasks[0].result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _patience_s(self, url: str) -> float:
         """How long an answer is waited for before the broker is asked."""
         return AGAIN_LOOK_SECONDS if url in self._lost else SILENT_SECONDS_MAX
 
-    async def is_silent(self, url: str) -> bool:
+    async def _is_silent(self, url: str) -> bool:
         """Ask whether its process answers at all. Whatever it answers is a sign of life."""
         seconds = AGAIN_SECONDS_MAX if url in self._lost else ANSWER_SECONDS_MAX
         try:
@@ -233,11 +257,6 @@ def _may_repeat(scope: Scope) -> bool:
     """Whether a request may be made twice, of which this broker knows the route by now."""
     path = getattr(scope.get("route"), "path", None)
     return (scope["method"], path) in REPEATED or any(n == NAMED for n, _ in scope["headers"])
-
-
-async def _is_any_done(*tasks: asyncio.Future[None], seconds: float | None) -> bool:
-    done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    return bool(done)
 
 
 async def _until_gone(receive: Receive) -> None:

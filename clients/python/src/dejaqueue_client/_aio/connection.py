@@ -217,7 +217,10 @@ class AsyncConnection:
         return answer
 
     async def _is_silent(self, url: str) -> bool:
-        """Ask for a sign of life; remember whether one came. Whatever is answered is one."""
+        """Ask for a sign of life; remember whether one came. Whatever is answered is one. Raises
+        Unavailable if the client was closed meanwhile."""
+        if self.is_closed:
+            raise Unavailable("the client is closed")
         seconds = AGAIN_SECONDS_MAX if url in self._lost else ANSWER_SECONDS_MAX
         timeout = httpx.Timeout(seconds).as_dict()
         extensions = self._extensions | {"timeout": timeout}
