@@ -173,7 +173,7 @@ async def _pass_on(
         if answer.has_begun:
             raise  # the server breaks the connection: half an answer must not look whole
         told = f"{other.node} did not answer: {error!r}"
-        if isinstance(error, _Silent):
+        if isinstance(error, _Silence):
             told = f"the broker at {url} does not answer"
         lost = Unavailable(f"{told}; the outcome is unknown", 200)
         note_error(scope, lost)
@@ -182,7 +182,7 @@ async def _pass_on(
         await upstream.close()
 
 
-class _Silent(TimeoutError):
+class _Silence(TimeoutError):
     """The other broker gave no sign of life."""
 
 
@@ -211,7 +211,7 @@ class _Owners:
             repeats: end it, too, when the broker gives no sign of life.
 
         Raises:
-            What the work raises. _Silent: there was no sign.
+            What the work raises. _Silence: there was no sign.
         """
         tasks = [asyncio.ensure_future(one) for one in (work, *ends)]
         try:
@@ -224,7 +224,7 @@ class _Owners:
                     break
                 if await self._is_silent(url) and not any(task.done() for task in tasks):
                     upstream.abort()
-                    raise _Silent
+                    raise _Silence
             if tasks[0].done():
                 tasks[0].result()
         finally:
