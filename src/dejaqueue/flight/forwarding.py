@@ -25,7 +25,6 @@ import pyarrow.flight as flight
 from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import CALL_SECONDS_MAX, FLIGHT_OPTIONS, flight_location
-from dejaqueue.client.read_stream import ReadStream
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
 from dejaqueue.flight.owner_calls import OwnerCalls
 from dejaqueue.flight.produce import number_of, unreadable
@@ -150,18 +149,14 @@ class Forwarding:
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Pass a DoGet on, batch by batch. Raises what the other broker says, and Unavailable where
         it gives no sign of life, also on the way."""
-        owner = self._owner(onward.url)
 
         def get() -> flight.FlightStreamReader:
             return self._client(onward.url).do_get(ticket, onward.options())
 
-        def step(make: Callable[[], Any]) -> Any:
-            try:
-                return owner.make(make, onward.bearer)
-            except Exception as wrong:  # noqa: BLE001
-                raise error_of(wrong) from None
-
-        stream = ReadStream(get, check_layout, step)
+        try:
+            stream = self._owner(onward.url).read(get, check_layout, onward.bearer)
+        except Exception as wrong:  # noqa: BLE001
+            raise error_of(wrong) from None
         return stream.schema, stream.batches()
 
     def _owner(self, url: str) -> OwnerCalls:

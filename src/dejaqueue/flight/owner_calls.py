@@ -12,11 +12,14 @@ See: forwarding.py; client/silence_watch.py; docs/adr/0107-the-owner-of-a-call-i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from pyarrow import flight
 
 from dejaqueue.client.call_threads import CallThreads
+from dejaqueue.client.read_stream import ReadStream, ReadStreams
 from dejaqueue.client.replies import CLOCK
-from dejaqueue.client.silence_watch import SilenceWatch
+from dejaqueue.client.silence_watch import SilenceWatch, Waiting
 from dejaqueue.errors import DejaQError, Unavailable
 
 AT_ONCE_MAX = 256
@@ -38,8 +41,11 @@ class OwnerCalls:
         self._ask = ask
         self._bearer: str | None = None
         self._calls = CallThreads(AT_ONCE_MAX)
-        waiting = self._calls.may_be_left
-        self._silence = SilenceWatch(waiting, self._asked, CLOCK, f"the broker at {url}")
+        self._silence = SilenceWatch(self._waiting, self._asked, CLOCK, f"the broker at {url}")
+        self._reads = ReadStreams(self._silence.sent)
+
+    def _waiting(self) -> list[Waiting]:
+        return [*self._calls.may_be_left(), *self._reads.are_open()]
 
     def _asked(self, seconds: float) -> None:
         self._ask(seconds, self._bearer)
@@ -58,10 +64,20 @@ class OwnerCalls:
         self._silence.sent()
         return answer.result()
 
+    def read(
+        self,
+        get: Callable[[], flight.FlightStreamReader],
+        shape: Callable[[Any], Answer],
+        bearer: str | None,
+    ) -> ReadStream[Answer]:
+        """Open a stream of rows; see ReadStream. Raises as `make`."""
+        return self._reads.open(get, shape, lambda make: self.make(make, bearer))
+
     def drop(self, error: DejaQError) -> None:
         """Nothing comes from it any more: whoever waits for it gets this error."""
-        for call in self._calls.may_be_left():
-            call.ended(error)
+        for one in self._waiting():
+            if one.waits_since_us() is not None:
+                one.ended(error)
 
     def close(self) -> None:
         """Make no more calls. Twice is fine."""
