@@ -18,8 +18,8 @@ type flightConsume struct {
 func (f flightConsume) say(frame []byte) { _ = f.stream.Send(&flight.FlightData{AppMetadata: frame}) }
 
 func (c *Consumer) serveFlight(asked *broker, follows bool) (*Error, bool) {
-	ctx, cancel := context.WithCancel(c.client.context(context.Background(), follows))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(c.client.context(context.Background(), follows))
+	defer cancel(nil)
 	stream, err := asked.flight.DoExchange(ctx)
 	if err == nil {
 		err = stream.Send(&flight.FlightData{FlightDescriptor: commandDescriptor(c.command)})
@@ -35,9 +35,10 @@ func (c *Consumer) serveFlight(asked *broker, follows bool) (*Error, bool) {
 	over := make(chan struct{})
 	defer close(over)
 	go c.ping(over)
-	go c.attend(asked, cancel, over)
+	go c.attend(asked, func(wrong *Error) { cancel(wrong) }, over)
 	frames := &frameReader{stream: stream, consumer: c}
 	wrong, delivered := frames.read()
+	wrong = because(ctx, wrong)
 	c.endedWhole(frames.whole)
 	c.client.learn(c.topic, asked, wrong)
 	return wrong, delivered

@@ -6,6 +6,7 @@ package dejaqueue
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -45,8 +46,15 @@ func (c *Consumer) serveLane(connection *laneConnection) (*Error, bool) {
 	asked, over := connection.place.broker, make(chan struct{})
 	defer close(over)
 	go c.ping(over)
-	go c.attend(asked, func() { _ = connection.Close() }, over)
+	var silent atomic.Pointer[Error]
+	go c.attend(asked, func(wrong *Error) {
+		silent.Store(wrong)
+		_ = connection.Close()
+	}, over)
 	wrong := stream.read()
+	if known := silent.Load(); known != nil {
+		wrong = known
+	}
 	c.endedWhole(stream.whole && stream.ended == nil)
 	if stream.ended != nil {
 		wrong = stream.ended

@@ -46,6 +46,7 @@ type Consumer struct {
 	waiting      map[uint32]chan *reply
 	acks         ackPipe
 	pings        map[uint32]int64
+	ended        *Error // why the last stream ended
 	refused      *Error // the broker refused the stream: nothing comes any more
 	closing      bool   // it is being closed: nothing is handed over any more
 	closed       bool
@@ -120,7 +121,7 @@ func (c *Consumer) run() {
 	for failures := 0; ; failures++ {
 		wrong, delivered := c.serve()
 		c.mutex.Lock()
-		c.stream = nil
+		c.stream, c.ended = nil, wrong
 		for number, waiting := range c.waiting {
 			delete(c.waiting, number)
 			close(waiting)
@@ -243,9 +244,9 @@ func (c *Consumer) heard(frame any) {
 
 // attend breaks a stream whose broker does not answer, neither pings nor when it is asked for a sign of
 // life.
-func (c *Consumer) attend(asked *broker, abort func(), over <-chan struct{}) {
+func (c *Consumer) attend(asked *broker, abort func(*Error), over <-chan struct{}) {
 	if c.client.attend(asked, &c.signs, over) {
-		abort()
+		abort(asked.silent())
 	}
 }
 
@@ -437,7 +438,7 @@ func (c *Consumer) settleOnce(
 		select {
 		case <-wake:
 		case <-late:
-			return nil, unavailable("there is no stream to settle on")
+			return nil, c.unknown("there is no stream to settle on")
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -458,7 +459,7 @@ func (c *Consumer) settleOnce(
 	select {
 	case answer, is := <-answered:
 		if !is {
-			return nil, unavailable("the connection broke; whether the messages are settled is unknown")
+			return nil, c.unknown("the connection broke; whether the messages are settled is unknown")
 		}
 		if answer.err != nil {
 			return nil, answer.err
@@ -467,6 +468,16 @@ func (c *Consumer) settleOnce(
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// unknown is what whoever waits is told when there is no stream: this, or that the broker is silent.
+func (c *Consumer) unknown(otherwise string) *Error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.ended != nil && c.ended.silent {
+		return c.ended
+	}
+	return unavailable("%s", otherwise)
 }
 
 // leave is called under the mutex: the messages make room for others.

@@ -34,6 +34,8 @@ type Error struct {
 	Text   string         `json:"text"`   // what was wrong, the limit, and the value
 	Fields map[string]any `json:"fields"`
 	Code   codes.Code     `json:"-"` // gRPC's, OK if the error came in a frame
+
+	silent bool // we say so, of a broker that gave no sign of life
 }
 
 // Error is the text.

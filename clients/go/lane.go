@@ -78,7 +78,7 @@ type laneConnection struct {
 
 // lanePlaceOf asks a broker; nil = it has none.
 func (c *Client) lanePlaceOf(ctx context.Context, asked *broker) (*lanePlace, error) {
-	ctx, cancel := context.WithTimeout(ctx, laneAskMost)
+	ctx, cancel := context.WithTimeout(ctx, min(laneAskMost, asked.signMost()))
 	defer cancel()
 	answer, err := c.act(ctx, asked, "lane", nil, false)
 	if err != nil {
@@ -300,6 +300,7 @@ type lane struct {
 	channels   map[*laneChannel]bool
 	unanswered int // bytes
 	over       bool
+	silent     *Error // why we ended it
 }
 
 type pendingSend struct {
@@ -365,6 +366,9 @@ func (l *lane) read(client *Client) {
 	}
 	l.mutex.Lock()
 	l.over = true
+	if l.silent != nil {
+		wrong = l.silent
+	}
 	channels := l.channels
 	l.channels, l.pending = map[*laneChannel]bool{}, map[uint32]pendingSend{}
 	l.mutex.Unlock()
@@ -473,4 +477,9 @@ func (c *laneChannel) drop() {
 func (c *laneChannel) finish() { c.drop() }
 
 // abort ends the lane for all producers: their broker is silent.
-func (c *laneChannel) abort() { c.lane.close() }
+func (c *laneChannel) abort(wrong *Error) {
+	c.lane.mutex.Lock()
+	c.lane.silent = wrong
+	c.lane.mutex.Unlock()
+	c.lane.close()
+}

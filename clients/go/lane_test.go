@@ -135,7 +135,7 @@ func (f *fakeChannel) write(sending *outgoing) bool {
 func (f *fakeChannel) flush()        {}
 func (f *fakeChannel) flushSoon()    {}
 func (f *fakeChannel) drop()         { f.dropped = true }
-func (f *fakeChannel) abort()        { f.dropped = true }
+func (f *fakeChannel) abort(*Error)  { f.dropped = true }
 func (f *fakeChannel) finish()       {}
 func (f *fakeChannel) isLane() bool  { return true }
 func (f *fakeChannel) isOver() bool  { return false }
@@ -209,7 +209,7 @@ func TestWhatALaneHasNoPlaceForIsSentAgainUnderItsNumber(t *testing.T) {
 	if !fake.dropped || link.channel != nil || link.mayTryLane() {
 		t.Error("it does not go by Flight")
 	}
-	again := &fakeChannel{}
+	again := &fakeChannel{of: fake.of}
 	link.mutex.Lock()
 	link.opened(again, nil)
 	link.mutex.Unlock()

@@ -40,8 +40,8 @@ type channel interface {
 	// drop ends it now, finish when what was sent is answered.
 	drop()
 	finish()
-	// abort breaks it, also while somebody writes; its end is told as ever.
-	abort()
+	// abort breaks it, also while somebody writes; its end is told as ever, and why it is this.
+	abort(wrong *Error)
 	isLane() bool
 	isOver() bool
 	peer() *broker
@@ -85,6 +85,7 @@ type link struct {
 	channel    channel
 	connecting bool
 	failures   int
+	silent     *Error    // a broker gave no sign of life, and nothing was answered since
 	laneAfter  time.Time // by Flight until then
 	signs      signs
 	gone       chan struct{} // closed when the channel is not used any more
@@ -314,27 +315,36 @@ func (p *link) dial(tryLane bool) (channel, error) {
 			return lane.channel(p), nil
 		}
 	}
-	ctx, cancel := context.WithCancel(p.client.context(context.Background(), follows))
+	ctx, cancel := context.WithCancelCause(p.client.context(context.Background(), follows))
 	stream, err := asked.flight.DoPut(ctx)
 	if err != nil {
-		cancel()
+		cancel(nil)
 		p.client.learn(p.topic, asked, errorOf(err))
 		return nil, err
 	}
-	return &putStream{broker: asked, stream: stream, cancel: cancel}, nil
+	return &putStream{broker: asked, stream: stream, ctx: ctx, cancel: cancel}, nil
+}
+
+// expire is called under the mutex: what was tried for as long as it may be fails.
+func (p *link) expire() {
+	for _, sending := range append([]*outgoing{}, p.waiting...) {
+		if !time.Now().After(sending.deadline) {
+			continue
+		}
+		wrong := sending.err // what a broker answered last
+		if wrong == nil {
+			wrong = p.silent
+		}
+		if wrong == nil {
+			wrong = unavailable("no connection to the broker in time; the outcome is unknown")
+		}
+		p.finish(sending, nil, wrong)
+	}
 }
 
 // opened is called under the mutex.
 func (p *link) opened(opened channel, err error) {
-	for _, sending := range append([]*outgoing{}, p.waiting...) {
-		if time.Now().After(sending.deadline) {
-			wrong := sending.err // what a broker answered last
-			if wrong == nil {
-				wrong = unavailable("no connection to the broker in time; the outcome is unknown")
-			}
-			p.finish(sending, nil, wrong)
-		}
-	}
+	p.expire()
 	if err != nil {
 		p.broke(errorOf(err))
 		return
@@ -375,8 +385,9 @@ func (p *link) detach() {
 // attend breaks a channel whose broker does not answer, not even when it is asked for a sign of life.
 func (p *link) attend(channel channel, gone <-chan struct{}) {
 	if p.client.attend(channel.peer(), &p.signs, gone) {
-		p.client.learn(p.topic, channel.peer(), silent())
-		channel.abort()
+		wrong := channel.peer().silent()
+		p.client.learn(p.topic, channel.peer(), wrong)
+		channel.abort(wrong)
 	}
 }
 
@@ -385,6 +396,10 @@ func (p *link) broke(wrong *Error) {
 	if !wrong.CanRetry() {
 		p.failAll(wrong)
 		return
+	}
+	if wrong.silent {
+		p.silent = wrong
+		p.expire() // rather than after one more question
 	}
 	if len(p.waiting) == 0 || p.connecting {
 		return
@@ -435,7 +450,7 @@ func (p *link) answered(from channel, number uint32, answer *reply) {
 		wrong := answer.err
 		switch {
 		case wrong == nil:
-			p.failures = 0
+			p.failures, p.silent = 0, nil
 			p.finish(sending, answer, nil)
 		case wrong.Number == NumberElsewhere && from.isLane() && !p.client.learn(p.topic, from.peer(), wrong):
 			p.byFlight(from, wrong) // by which brokers pass it on
@@ -459,7 +474,7 @@ func isOfOne(wrong *Error) bool {
 
 // read hands out replies of Flight until the stream ends.
 func (p *link) read(from *putStream) {
-	defer from.cancel()
+	defer from.cancel(nil)
 	for {
 		result, err := from.stream.Recv()
 		var frame any
@@ -469,8 +484,9 @@ func (p *link) read(from *putStream) {
 			err = unavailable("the broker ended the stream")
 		}
 		if err != nil {
-			p.client.learn(p.topic, from.broker, errorOf(err))
-			p.lost(from, errorOf(err))
+			wrong := because(from.ctx, err)
+			p.client.learn(p.topic, from.broker, wrong)
+			p.lost(from, wrong)
 			return
 		}
 		if answer, is := frame.(*reply); is {
@@ -515,25 +531,26 @@ type putStream struct {
 	broker *broker
 	stream flight.FlightService_DoPutClient
 	writer *flight.Writer
-	cancel context.CancelFunc
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 }
 
 func (s *putStream) write(sending *outgoing) bool {
 	number := binary.LittleEndian.AppendUint32(nil, sending.number)
 	err := s.writer.WriteWithAppMetadata(sending.recordBatch(), number)
 	if err != nil && !errors.Is(err, io.EOF) {
-		s.cancel()
+		s.cancel(nil)
 	}
 	return true
 }
 
-func (s *putStream) flush()        {}
-func (s *putStream) flushSoon()    {}
-func (s *putStream) drop()         { s.cancel() }
-func (s *putStream) abort()        { s.cancel() }
-func (s *putStream) isLane() bool  { return false }
-func (s *putStream) isOver() bool  { return false }
-func (s *putStream) peer() *broker { return s.broker }
+func (s *putStream) flush()             {}
+func (s *putStream) flushSoon()         {}
+func (s *putStream) drop()              { s.cancel(nil) }
+func (s *putStream) abort(wrong *Error) { s.cancel(wrong) }
+func (s *putStream) isLane() bool       { return false }
+func (s *putStream) isOver() bool       { return false }
+func (s *putStream) peer() *broker      { return s.broker }
 
 func (s *putStream) finish() {
 	_ = s.writer.Close()

@@ -31,10 +31,15 @@ const (
 	// … for which it has so long.
 	signMost = 5 * time.Second
 	lookEach = time.Second
+	// A broker that gave none is asked at once when somebody waits for it again, and has less time:
+	// whoever comes next does not wait anew. One that answers is waited for as before.
+	silentAgainAfter = 100 * time.Millisecond
+	signAgainMost    = 2 * time.Second
 )
 
 // broker is one address.
 type broker struct {
+	url     string
 	address string // host:port
 	host    string
 	flight  flight.Client
@@ -45,6 +50,8 @@ type broker struct {
 	reached        atomic.Bool // it has answered, or the client's address names it
 	asking         sync.Mutex
 	unreachedUntil time.Time // under asking
+
+	lost atomic.Bool // it gave no sign of life when it was asked last
 }
 
 // routes are a client's brokers, and which of them serves what.
@@ -83,8 +90,8 @@ func brokerOf(address string, secured credentials.TransportCredentials) (*broker
 		return nil, badRequest("url", "an address that can be reached", err.Error())
 	}
 	return &broker{
-		address: place, host: parsed.Hostname(), flight: flight.NewClientFromConn(connection, nil),
-		connection: connection,
+		url: parsed.Scheme + "://" + place, address: place, host: parsed.Hostname(),
+		flight: flight.NewClientFromConn(connection, nil), connection: connection,
 	}, nil
 }
 
@@ -237,12 +244,30 @@ func (c *Client) reaches(home *broker) bool {
 	return true
 }
 
-// isSilent asks a broker for a sign of life, and waits for it.
+// patience is how long an answer is waited for before the broker is asked for a sign of life.
+func (b *broker) patience() time.Duration {
+	if b.lost.Load() {
+		return silentAgainAfter
+	}
+	return silentAfter
+}
+
+// signMost is how long it has to give one.
+func (b *broker) signMost() time.Duration {
+	if b.lost.Load() {
+		return signAgainMost
+	}
+	return signMost
+}
+
+// isSilent asks a broker for a sign of life, waits for it, and remembers whether one came.
 func (c *Client) isSilent(asked *broker) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), signMost)
+	ctx, cancel := context.WithTimeout(context.Background(), asked.signMost())
 	defer cancel()
 	_, err := c.act(ctx, asked, "clock", nil, false)
-	return err != nil && errorOf(err).Number == NumberUnavailable
+	silent := err != nil && errorOf(err).Number == NumberUnavailable
+	asked.lost.Store(silent)
+	return silent
 }
 
 // attended is a context for one call, which ends when the broker falls silent: such a connection does
@@ -252,12 +277,12 @@ func (c *Client) attended(ctx context.Context, asked *broker) (context.Context, 
 	go func() {
 		for {
 			select {
-			case <-time.After(silentAfter):
+			case <-time.After(asked.patience()):
 			case <-ctx.Done():
 				return
 			}
 			if c.isSilent(asked) {
-				cancel(silent())
+				cancel(asked.silent())
 				return
 			}
 		}
@@ -265,7 +290,12 @@ func (c *Client) attended(ctx context.Context, asked *broker) (context.Context, 
 	return ctx, func() { cancel(nil) }
 }
 
-func silent() *Error { return unavailable("the broker does not answer; the outcome is unknown") }
+// silent is what ends what waits for a broker that gives no sign of life.
+func (b *broker) silent() *Error {
+	wrong := unavailable("the broker at %s does not answer; the outcome is unknown", b.url)
+	wrong.silent = true
+	return wrong
+}
 
 // because is what an error of a call means that had an attended context.
 func because(ctx context.Context, err error) *Error {
@@ -299,21 +329,24 @@ func (s *signs) hears(waiting bool) {
 	s.waiting, s.heard = waiting, time.Now()
 }
 
-func (s *signs) areMissing() bool {
+// areMissingSince tells that nothing was heard since a time, or longer, and something is waited for.
+func (s *signs) areMissingSince(at time.Time) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.waiting && time.Since(s.heard) > silentAfter
+	return s.waiting && s.heard.Before(at)
 }
 
 // attend returns when no more signs come from a broker, which was asked for one; or when it is over.
 func (c *Client) attend(asked *broker, of *signs, over <-chan struct{}) bool {
 	for {
 		select {
-		case <-time.After(lookEach):
+		case <-time.After(min(lookEach, asked.patience())):
 		case <-over:
 			return false
 		}
-		if of.areMissing() && c.isSilent(asked) && of.areMissing() {
+		// What was answered while the question was under way, and waits again, stays.
+		began := time.Now()
+		if of.areMissingSince(began.Add(-asked.patience())) && c.isSilent(asked) && of.areMissingSince(began) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package dejaqueue
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -108,5 +109,51 @@ func TestAClientThatIsClosedAnswersWhoeverStillAsks(t *testing.T) {
 	time.Sleep(time.Millisecond) // it tries to open a stream
 	if err := consumer.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestWhatWasAnsweredSinceTheQuestionBeganStays(t *testing.T) {
+	of := &signs{}
+	of.waits()
+	time.Sleep(time.Millisecond)
+	began := time.Now()
+	if !of.areMissingSince(began) {
+		t.Error("nothing was heard")
+	}
+	of.hears(true)
+	if of.areMissingSince(began) {
+		t.Error("it was answered, and waits anew")
+	}
+	of.hears(false)
+	if of.areMissingSince(time.Now().Add(time.Hour)) {
+		t.Error("it waits for nothing")
+	}
+}
+
+func TestABrokerThatGaveNoSignOfLifeIsAskedSoonUntilItGivesOne(t *testing.T) {
+	client := dialled(t, "dejaq://127.0.0.1:9", Options{}) // nobody is there
+	asked := client.brokers[0]
+	if asked.patience() != silentAfter || asked.signMost() != signMost {
+		t.Error(asked.patience(), asked.signMost())
+	}
+	if !client.isSilent(asked) || asked.patience() != silentAgainAfter || asked.signMost() != signAgainMost {
+		t.Error("it has its time again", asked.patience(), asked.signMost())
+	}
+	if wrong := asked.silent(); !strings.Contains(wrong.Text, "dejaq://127.0.0.1:9") || !wrong.CanRetry() {
+		t.Error(wrong)
+	}
+}
+
+func TestWhatWasTriedForItsTimeFailsWithTheSilentBroker(t *testing.T) {
+	client := dialled(t, "dejaq://a:1", Options{RetryFor: time.Nanosecond})
+	made := client.link(map[string]any{"topic": "t"}, true)
+	fake := &fakeChannel{of: client.brokers[0]}
+	made.channel, made.connecting = fake, true // nobody connects but this test
+	made.gatherMany(1)
+	sending := fake.sent[0]
+	made.lost(fake, client.brokers[0].silent())
+	<-sending.done
+	if sending.err == nil || !sending.err.silent {
+		t.Error(sending.err)
 	}
 }

@@ -122,17 +122,25 @@ def face_of(kind: str, site: Site, **options: Any) -> Iterator[Any]:
     if kind == "flight":
         with dejaqueue.Client(site.flight.url, **options) as client:
             yield client
-    elif kind == "light":
-        with dejaqueue_client.Client(site.http_url, **options) as light:
-            yield light
     else:
-        loop = Loop()
-        try:
-            made = loop.run(lambda: dejaqueue_client.AsyncClient(site.http_url, **options))
-            with Waited(made, loop) as waited:
-                yield waited
-        finally:
-            loop.close()
+        with light_face(kind, site.http_url, **options) as light:
+            yield light
+
+
+@contextmanager
+def light_face(kind: str, url: str, **options: Any) -> Iterator[Any]:
+    """A light client, of a broker at this address."""
+    if kind == "light":
+        with dejaqueue_client.Client(url, **options) as light:
+            yield light
+        return
+    loop = Loop()
+    try:
+        made = loop.run(lambda: dejaqueue_client.AsyncClient(url, **options))
+        with Waited(made, loop) as waited:
+            yield waited
+    finally:
+        loop.close()
 
 
 def told(error: BaseException) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Covers: calls of our own client to a broker that hangs: those that may be made twice go on at
 another one after some ten seconds, and no other waits for them; a long call at a broker that is
-well is not cut; the broker that puts shards together names the one that does not answer.
+well is not cut; the broker that puts shards together, or passes a call on, names the one that does
+not answer.
 
 In a cluster, where others take the topics, and with several processes, where nobody does. Not
 covered: streams (test_kill.py), the clients for Go and Java (tests/clients/test_accidents.py).
@@ -20,7 +21,7 @@ import httpx
 import pytest
 
 from dejaqueue import AsyncClient, Client
-from dejaqueue.client.flight_transport import CALL_SECONDS_MAX
+from dejaqueue.client.flight_transport import CALL_SECONDS_MAX, FlightTransport
 from dejaqueue.errors import Unavailable
 from tests.clients.places import Place, Processes, brokers_on_redis
 from tests.clients.stages import topics_of
@@ -184,3 +185,57 @@ def test_a_process_that_hangs_and_keeps_its_topics_is_named(tmp_path: Path, leas
                 assert any(name in str(told.value) for name in names), told.value
         finally:
             place.thaw(frozen)
+
+
+def test_a_call_that_is_passed_on_names_the_owner_that_hangs__and_the_next_one_soon(
+    tmp_path: Path,
+) -> None:
+    with Processes(tmp_path, cluster__lease_ms=120_000) as place:  # nobody takes its topics
+        with place.client() as client:
+            topic = "passed-on"
+            client.create_topic(topic)
+            client.send_batch(topic, [b"x"] * 10)  # what nobody has used is anybody's
+            nodes = {one["node"]: one for one in client.cluster()["nodes"]}
+        (victim,) = place.owners(topic)
+        asked = next(node for name, node in nodes.items() if name != victim)
+        ticket = {"topic": topic, "partition": 0}
+        stays = FlightTransport(asked["url"])
+        calls: list[Callable[[], object]] = [
+            lambda: stays.action("stats", {"topic": topic}, repeats=True).result(),
+            lambda: stays.rows({"op": "peek", "topic": topic}, repeats=True).result(),
+            lambda: list(stays.scan(ticket)),
+        ]
+
+        def refused(call: Callable[[], object]) -> float:
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match=f"broker at {nodes[victim]['url']} does not"):
+                call()
+            return time.monotonic() - began
+
+        def refused_by_http(path: str) -> float:
+            began = time.monotonic()
+            answer = httpx.get(f"{asked['http_url']}/v1/topics/{topic}/{path}", timeout=60)
+            assert answer.status_code == 503
+            assert f"broker at {nodes[victim]['http_url']} does not" in answer.text
+            return time.monotonic() - began
+
+        for call in calls:
+            call()  # while all is well
+        frozen = place.freeze(victim)
+        try:
+            took = [refused(call) for call in calls]
+            by_http = [refused_by_http(path) for path in ("stats", "messages")]
+            print([round(one, 1) for one in (*took, *by_http)])
+            assert took[0] < LEFT_SECONDS_MAX
+            assert max(took[1:]) < took[0]
+            assert by_http[1] < by_http[0] < LEFT_SECONDS_MAX
+        finally:
+            place.thaw(frozen)
+        try:
+            until(lambda: stays.action("stats", {"topic": topic}).result(), "it goes on")
+            for call in calls:
+                call()
+            answer = httpx.get(f"{asked['http_url']}/v1/topics/{topic}/stats", timeout=60)
+            assert answer.status_code == 200
+        finally:
+            stays.close()

@@ -23,6 +23,7 @@ from dejaqueue.broker.topic.cluster_port import Disks
 from dejaqueue.broker.topic.lone_catalogue import LoneCatalogue
 from dejaqueue.clock import SystemClock, Wake
 from dejaqueue.errors import DejaQError, Elsewhere
+from dejaqueue.http import forwarding
 from dejaqueue.http.server import HttpServer
 from dejaqueue.http.service import Service
 from dejaqueue.journal.interface import JournalStore
@@ -30,7 +31,7 @@ from dejaqueue.journal.memory import MemoryStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.cutting_proxy import CuttingProxy
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 CLOCK = SystemClock()
 THERE = "there"
@@ -188,6 +189,35 @@ def test_a_broker_that_is_gone_is_said_and_comes_back(pair: Pair) -> None:
     lost = pair.near.post(MESSAGES, json={"payload": "2"})
     assert lost.status_code == 503
     assert "the outcome is unknown" in lost.json()["detail"]
+
+
+def test_what_may_be_made_twice_leaves_an_owner_that_says_nothing__what_may_not_waits(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SILENT_SECONDS_MAX", "ANSWER_SECONDS_MAX", "AGAIN_SECONDS_MAX"):
+        monkeypatch.setattr(forwarding, name, 0.3)
+    stats, named = f"/v1/topics/{THERE}/stats", {"idempotency-key": "once"}
+    pair.proxy.hang()
+    for _ in range(2):
+        looked = pair.near.get(stats)
+        assert (looked.status_code, looked.json()["title"]) == (503, "Unavailable")
+        assert f"the broker at {pair.shared.http_url} does not answer" in looked.json()["detail"]
+    sent = pair.near.post(MESSAGES, json={"payload": "1"}, headers=named)
+    assert (sent.status_code, sent.json()["title"]) == (503, "Unavailable")
+    with pytest.raises(httpx.ReadTimeout):
+        pair.near.post(MESSAGES, json={"payload": "2"}, timeout=2)
+    pair.proxy.mend()
+    monkeypatch.undo()
+    until(lambda: pair.near.get(stats).status_code == 200, "it is asked again")
+    assert pair.near.post(MESSAGES, json={"payload": "1"}, headers=named).status_code == 201
+
+
+def test_an_owner_that_takes_its_time_is_waited_for(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "SILENT_SECONDS_MAX", 0.05)
+    pair.proxy.delay(300)
+    assert pair.near.get(f"/v1/topics/{THERE}/stats").status_code == 200
 
 
 def await_credit(broker: Broker, credit: int) -> None:

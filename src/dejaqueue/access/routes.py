@@ -34,6 +34,7 @@ class Route:
         name: the operation id.
         rule: who may make the request.
         sentence: what it does.
+        repeats: its call may be made twice, whatever its body says.
     """
 
     method: str
@@ -41,6 +42,7 @@ class Route:
     name: str
     rule: Rule
     sentence: str
+    repeats: bool = False
 
 
 _BROKER_LOOKS = Rule(LOOKS, field=BROKER)
@@ -56,7 +58,8 @@ def _call(method: str, path: str, name: str, *, sentence: str = "", called: str 
     """A route that is a call; `called` is the call's name, if the route has another one."""
     call = (ACTIONS | TICKETS)[called or name]
     named = "topic" if "{topic}" in path else call.rule.field
-    return Route(method, path, name, replace(call.rule, field=named), sentence or call.sentence)
+    rule, told = replace(call.rule, field=named), sentence or call.sentence
+    return Route(method, path, name, rule, told, call.repeats)
 
 
 def _doq(method: str, path: str, name: str, roles: tuple[Role, ...], sentence: str) -> Route:
@@ -287,3 +290,10 @@ ROUTES: dict[str, Route] = {route.name: route for route in _ROWS}
 assert len(ROUTES) == len(_ROWS), "two routes have one name"
 RULES: dict[tuple[str, str], Rule] = {(route.method, route.path): route.rule for route in _ROWS}
 """The rule of each route, by method and path."""
+REPEATED: frozenset[tuple[str, str]] = frozenset(
+    (route.method, route.path)
+    for route in _ROWS
+    if route.repeats or (route.method == "GET" and not route.rule.takes)
+)
+"""Routes that may be requested twice, by method and path: they change nothing, or what they make so
+stays so."""

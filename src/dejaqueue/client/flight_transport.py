@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from dejaqueue.client.flight_errors import as_seen, error_of
 from dejaqueue.client.lane import Lane, LaneChannel, PlainConnection
 from dejaqueue.client.lane import connect as connect_lane
 from dejaqueue.client.lane_consume import LaneConsumeChannel
+from dejaqueue.client.read_stream import ReadStreams
 from dejaqueue.client.replies import CLOCK, Replies, fail
 from dejaqueue.client.shared_streams import SharedStreams, SharedWriteChannel
 from dejaqueue.client.silence_watch import SilenceWatch, Waiting, WaitingConsumer
@@ -405,13 +407,14 @@ class FlightTransport:
         self._mutex = threading.Lock()
         self._closed = False
         self._silence = SilenceWatch(self._waiting, self._ask, CLOCK, f"the broker at {url}")
+        self._reads = ReadStreams(self._silence.sent)
 
     def _waiting(self) -> list[Waiting]:
         """What ends if the broker gives no sign of life."""
         with self._mutex:
             streams = list(self._streams)
         writes = [one for one in streams if isinstance(one, FlightWriteChannel)]
-        others: list[Waiting] = list(self._calls.may_be_left())
+        others: list[Waiting] = [*self._calls.may_be_left(), *self._reads.are_open()]
         if self._watches_consumers:
             consumers = (one for one in streams if not isinstance(one, FlightWriteChannel))
             others += map(WaitingConsumer, consumers)
@@ -568,19 +571,16 @@ class FlightTransport:
         return self._call(call, may_be_left=repeats)
 
     def scan(self, ticket: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Messages of a partition, batch by batch, by a JSON ticket of `scan` or `claim`.
-
-        Raises:
-            BadRequest, Unavailable: also on the way.
-        """
+        """Messages of a partition, batch by batch, by a JSON ticket of `scan` or `claim`. Raises
+        BadRequest and Unavailable (`is_silent`: no sign of life), also on the way."""
         self._check_open()
-        content = json.dumps({"op": "scan"} | ticket).encode()
-        try:
-            reader = self._consumes.do_get(flight.Ticket(content), self._stream_options)
-            for chunk in reader:
-                yield mended_batch(_believed(chunk.data))
-        except (pa.ArrowException, OSError) as wrong:
-            raise error_of(wrong) from None
+        asked = flight.Ticket(json.dumps({"op": "scan"} | ticket).encode())
+        stream = self._reads.open(
+            partial(self._consumes.do_get, asked, self._stream_options),
+            lambda rows: mended_batch(_believed(rows)),
+            lambda make: self._call(make, may_be_left=True).result(),
+        )
+        yield from stream.batches()
 
     def close(self) -> None:
         """Close all streams and the connection. Twice is fine."""

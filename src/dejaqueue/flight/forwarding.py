@@ -7,8 +7,8 @@ Room: flight. Knows no topic and no owner: who calls says where it goes.
 Holds: a stream is passed on as it comes, chunk by chunk; what waits is bounded by gRPC's windows.
 A call is passed on once: the broker that gets it answers, or refuses. What the other broker says
 reaches the caller in its own words; where it falls silent or breaks, streams end with Unavailable,
-and everything unanswered in them with it.
-See: server.py; docs/wire.md.
+and everything unanswered in them with it, and so do calls that may be made twice.
+See: server.py; owner_calls.py; docs/wire.md.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dejaqueue.client.credentials import Tls
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import CALL_SECONDS_MAX, FLIGHT_OPTIONS, flight_location
 from dejaqueue.errors import BadRequest, DejaQError, Unavailable
+from dejaqueue.flight.owner_calls import OwnerCalls
 from dejaqueue.flight.produce import number_of, unreadable
 from dejaqueue.flight.silence import Silence
 from dejaqueue.schema.arrival import check_arrival, check_layout
@@ -78,6 +79,7 @@ class Forwarding:
         # Deliveries have a connection of their own: a bulk write must not stand before them.
         self._clients: dict[tuple[str, bool], flight.FlightClient] = {}
         self._streams: set[_Writing | _Consuming] = set()
+        self._owners: dict[str, OwnerCalls] = {}
 
     def put(
         self,
@@ -137,26 +139,49 @@ class Forwarding:
         except Exception as wrong:  # noqa: BLE001
             raise error_of(wrong) from None
 
+    def repeated(self, onward: Onward, action: flight.Action) -> list[flight.Result]:
+        """The same of an action that may be made twice. Raises Unavailable, too, where the other
+        broker gives no sign of life."""
+        return self._owner(onward.url).make(lambda: self.action(onward, action), onward.bearer)
+
     def get(
         self, onward: Onward, ticket: flight.Ticket
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Pass a DoGet on, batch by batch. Raises what the other broker says, also on the way."""
+        """Pass a DoGet on, batch by batch. Raises what the other broker says, and Unavailable where
+        it gives no sign of life, also on the way."""
+
+        def get() -> flight.FlightStreamReader:
+            return self._client(onward.url).do_get(ticket, onward.options())
+
         try:
-            source = self._client(onward.url).do_get(ticket, onward.options())
-            schema = source.schema
+            stream = self._owner(onward.url).read(get, check_layout, onward.bearer)
         except Exception as wrong:  # noqa: BLE001
             raise error_of(wrong) from None
-        return schema, _batches(source)
+        return stream.schema, stream.batches()
+
+    def _owner(self, url: str) -> OwnerCalls:
+        clock = flight.Action("clock", b"{}")
+        with self._lock:
+            owner = self._owners.get(url)
+            if owner is None:
+                owner = self._owners[url] = OwnerCalls(
+                    url, lambda seconds, bearer: self.action(Onward(url, bearer), clock, seconds)
+                )
+            return owner
 
     def drop(self, url: str) -> None:
-        """A broker is gone, or stands still: streams to it end with Unavailable, now."""
+        """A broker is gone, or stands still: streams to it end with Unavailable, now, and so do
+        calls that may be made twice."""
         location = flight_location(url)
         with self._lock:
             streams = [stream for stream in self._streams if stream.url == url]
             for key in [key for key in self._clients if key[0] == location]:
                 del self._clients[key]  # closed when its last stream lets go of it
+            owner = self._owners.get(url)
         for stream in streams:
             stream.drop()
+        if owner is not None:
+            owner.drop(_gone())
 
     def owes(self) -> bool:
         """True while somebody waits for replies that are on their way."""
@@ -166,12 +191,17 @@ class Forwarding:
 
     def renew(self) -> None:
         """Connect with the files as they are now; streams that are open keep their connection."""
-        self.close()
+        with self._lock:
+            self._clients.clear()
 
     def close(self) -> None:
         """Forget all connections. Streams end with the server whose they are."""
+        self.renew()
         with self._lock:
-            self._clients.clear()
+            owners = list(self._owners.values())
+            self._owners.clear()
+        for owner in owners:
+            owner.close()
 
     @contextmanager
     def _open(self, stream: _Stream) -> Iterator[_Stream]:
@@ -194,16 +224,6 @@ class Forwarding:
                 client = flight.FlightClient(location, generic_options=FLIGHT_OPTIONS, **secured)
                 self._clients[location, deliveries] = client
             return client
-
-
-def _batches(source: flight.FlightStreamReader) -> Iterator[pa.RecordBatch]:
-    try:
-        for chunk in source:
-            yield check_layout(chunk.data)
-    except (pa.ArrowException, OSError) as wrong:
-        raise error_of(wrong) from None
-    finally:
-        source.cancel()
 
 
 class _Writing:

@@ -311,7 +311,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
                     shards = onward_sharded(context, other, self.sharded)
                     answer = shards.call(action.type, values)
                     return iter([flight.Result(json.dumps(answer).encode())])
-                return iter(self.forwarding.action(onward(context, other), action))
+                there = onward(context, other)
+                if ACTIONS[action.type].repeats:
+                    return iter(self.forwarding.repeated(there, action))
+                return iter(self.forwarding.action(there, action))
             if action.type == "stats" and values.get("topic") is None:
                 answer = self._with_others(context, answer)
             return iter([flight.Result(json.dumps(answer).encode())])

@@ -4,7 +4,8 @@ Room: http. Middleware, inside of the entrance: who is not let in here is not pa
 none where a broker is alone.
 Holds: a request is passed on when its own answer would have been Elsewhere, so nothing of it has
 been done here; as it came, with the caller's key; once. Bodies and answers go through piece by
-piece. A caller who goes away ends the request at the other broker, too.
+piece. A caller who goes away ends the request at the other broker, too. A request that may be made
+twice is ended when the other broker gives no sign of life.
 See: flight/forwarding.py for the same of Flight; docs/guides/http.md.
 """
 
@@ -13,13 +14,22 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dejaqueue.access.routes import REPEATED
+from dejaqueue.client.silence_watch import (
+    AGAIN_LOOK_SECONDS,
+    AGAIN_SECONDS_MAX,
+    ANSWER_SECONDS_MAX,
+    SILENT_SECONDS_MAX,
+)
 from dejaqueue.errors import Elsewhere, Unavailable
 from dejaqueue.flight.sharded import ShardedBrokers
 from dejaqueue.http.auditing import BEARER, OUTCOME, SHARDED, SIGNED, is_by_certificate, note_error
@@ -31,6 +41,8 @@ HOST = b"x-dejaq-host"
 """The header with the host that such a request was sent to: a signature is of that one."""
 FOLLOWS = b"x-dejaq-follows"
 """The header of a client that follows owners: it is told the owner, and not passed on."""
+NAMED = b"idempotency-key"
+"""The header of a request that is carried out once, however often it comes."""
 CONNECT_S = 3.0
 SILENCE_S = 120.0
 """Longer than any request may wait for messages."""
@@ -62,7 +74,7 @@ class Forwarding:
     ) -> None:
         self._app = app
         self._sharded = sharded
-        self._tls = tls
+        self._owners = _Owners(tls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
@@ -103,7 +115,7 @@ class Forwarding:
             await self._app(scope, _again(taken, receive), send)
         elif other is not None:
             del scope[OUTCOME]
-            await _pass_on(other, scope, _body(taken, receive), receive, send, self._tls)
+            await _pass_on(other, scope, _body(taken, receive), receive, send, self._owners)
 
 
 def _again(taken: list[Message], receive: Receive) -> Receive:
@@ -142,36 +154,109 @@ async def _pass_on(
     body: AsyncIterator[bytes],
     receive: Receive,
     send: Send,
-    tls: ssl.SSLContext | None,
+    owners: _Owners,
 ) -> None:
+    url = other.http_url
     try:
-        upstream = await _connect(other.http_url, tls)
+        upstream = await _connect(url, owners.tls)
     except (OSError, TimeoutError) as error:
-        silent = Unavailable(f"{other.node} at {other.http_url} does not answer: {error!r}", 200)
+        silent = Unavailable(f"{other.node} at {url} does not answer: {error!r}", 200)
         note_error(scope, silent)
         await problem(silent)(scope, receive, send)
         return
     answer = _Answer(scope, send)
     try:
-        await upstream.ask(scope, body)
-        gone = asyncio.ensure_future(_until_gone(receive))
-        answering = asyncio.ensure_future(upstream.answer(answer))
-        try:
-            await asyncio.wait({gone, answering}, return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                answering.result()
-        finally:
-            for one in (gone, answering):
-                one.cancel()
-            await asyncio.gather(gone, answering, return_exceptions=True)
+        attend = partial(owners.attend, url, upstream, repeats=_may_repeat(scope))
+        await attend(upstream.ask(scope, body))
+        await attend(upstream.answer(answer), _until_gone(receive))
     except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
         if answer.has_begun:
             raise  # the server breaks the connection: half an answer must not look whole
-        lost = Unavailable(f"{other.node} did not answer: {error!r}; the outcome is unknown", 200)
+        told = f"{other.node} did not answer: {error!r}"
+        if isinstance(error, _Silence):
+            told = f"the broker at {url} does not answer"
+        lost = Unavailable(f"{told}; the outcome is unknown", 200)
         note_error(scope, lost)
         await problem(lost)(scope, receive, send)
     finally:
         await upstream.close()
+
+
+class _Silence(TimeoutError):
+    """The other broker gave no sign of life."""
+
+
+class _Owners:
+    """Asks other brokers for a sign of life, and remembers which of them gave none.
+
+    Args:
+        tls: as Forwarding takes it.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self.tls = tls
+        self._lost: set[str] = set()
+
+    async def attend(
+        self,
+        url: str,
+        upstream: _Upstream,
+        work: Coroutine[Any, Any, None],
+        *ends: Coroutine[Any, Any, None],
+        repeats: bool,
+    ) -> None:
+        """Do something that waits for a broker, until it is done, or one of `ends` is.
+
+        Args:
+            repeats: end it, too, when the broker gives no sign of life.
+
+        Raises:
+            What the work raises. _Silence: there was no sign.
+        """
+        tasks = [asyncio.ensure_future(one) for one in (work, *ends)]
+        try:
+            while True:
+                patience_s = self._patience_s(url) if repeats else None
+                done, _ = await asyncio.wait(
+                    tasks, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if done:
+                    break
+                if await self._is_silent(url) and not any(task.done() for task in tasks):
+                    upstream.abort()
+                    raise _Silence
+            if tasks[0].done():
+                tasks[0].result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _patience_s(self, url: str) -> float:
+        """How long an answer is waited for before the broker is asked."""
+        return AGAIN_LOOK_SECONDS if url in self._lost else SILENT_SECONDS_MAX
+
+    async def _is_silent(self, url: str) -> bool:
+        """Ask whether its process answers at all. Whatever it answers is a sign of life."""
+        seconds = AGAIN_SECONDS_MAX if url in self._lost else ANSWER_SECONDS_MAX
+        try:
+            async with asyncio.timeout(seconds):
+                upstream = await _connect(url, self.tls)
+                try:
+                    await upstream.ask_for_a_sign()
+                finally:
+                    upstream.abort()
+        except (OSError, TimeoutError):
+            self._lost.add(url)
+            return True
+        self._lost.discard(url)
+        return False
+
+
+def _may_repeat(scope: Scope) -> bool:
+    """Whether a request may be made twice, of which this broker knows the route by now."""
+    path = getattr(scope.get("route"), "path", None)
+    return (scope["method"], path) in REPEATED or any(n == NAMED for n, _ in scope["headers"])
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -244,6 +329,15 @@ class _Upstream:
         except RuntimeError as closed:  # so uvloop says it
             raise ConnectionError("the connection ended in the middle of the request") from closed
 
+    async def ask_for_a_sign(self) -> None:
+        """Ask whether the process answers at all. Raises ConnectionError."""
+        headers: Headers = [(b"host", self._host.encode()), (b"connection", b"close")]
+        self._write(h11.Request(method="GET", target=b"/livez", headers=headers))
+        self._write(h11.EndOfMessage())
+        await self._writer.drain()
+        if not await self._reader.read(1):
+            raise ConnectionError("the connection ended before the answer")
+
     async def answer(self, answer: _Answer) -> None:
         """Give the answer back as it comes."""
         while True:
@@ -260,6 +354,10 @@ class _Upstream:
                 return
             elif isinstance(part, h11.ConnectionClosed):
                 raise ConnectionError("the connection ended before the answer")
+
+    def abort(self) -> None:
+        """End it, and say nothing: who is silent would be waited for."""
+        self._writer.transport.abort()
 
     async def close(self) -> None:
         """End it."""

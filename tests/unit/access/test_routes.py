@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dejaqueue.access.calls import ACTIONS
-from dejaqueue.access.routes import ROUTES, RULES
+from dejaqueue.access.calls import ACTIONS, TICKETS
+from dejaqueue.access.routes import REPEATED, ROUTES, RULES
 
 
 def test_no_two_routes_have_one_name_or_one_address() -> None:
@@ -27,3 +27,11 @@ def test_a_route_that_is_a_call_has_its_rule() -> None:
 
 def test_a_sentence_of_a_route_ends_as_one() -> None:
     assert [r.name for r in ROUTES.values() if not r.sentence.endswith(".")] == []
+
+
+def test_what_may_be_requested_twice_takes_nothing__and_its_call_may_be_made_twice() -> None:
+    names = {name for name, route in ROUTES.items() if (route.method, route.path) in REPEATED}
+    assert {"peek", "describe_topic", "cron_put", "commit_transaction", "dead_letters"} <= names
+    assert names.isdisjoint({"events", "doq_dequeue", "send", "lease", "ack", "seek", "redrive"})
+    calls = (ACTIONS | TICKETS).keys() & names
+    assert [name for name in calls if not (ACTIONS | TICKETS)[name].repeats] == []

@@ -2,7 +2,8 @@
 
 Room: client. The source of _sync/connection.py (scripts/generate_sync_client.py): change this one.
 Holds: what may do something twice is never sent twice, unless nobody was reached; a request that
-finds no broker goes to the next one that the URL names.
+finds no broker goes to the next one that the URL names; one that may be made twice leaves a broker
+that gives no sign of life, and waits for one that is merely slow.
 See: docs/guides/http.md; problems.py for what is made of answers.
 """
 
@@ -24,7 +25,15 @@ from dejaqueue_client.version import __version__
 
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 30.0
-"""A broker that says nothing for so long is taken to be gone."""
+"""A broker that answers a request nothing for so long is taken to be gone."""
+SILENT_SECONDS_MAX = 5.0
+"""A request that may be made twice, and has waited so long, has the broker asked for a sign of
+life …"""
+ANSWER_SECONDS_MAX = 5.0
+"""… for which it has so long."""
+AGAIN_LOOK_SECONDS, AGAIN_SECONDS_MAX = 0.1, 2.0
+"""A broker that gave none is asked soon when the next request waits for it, and has less time. One
+that answers is waited for as before."""
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.05, 2.0
 """Before a request is tried again: doubling, with jitter of a half."""
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -53,6 +62,8 @@ class AsyncConnection:
         name = None if tls is None else tls.server_name
         self._extensions = {} if name is None else {"sni_hostname": name}
         self._index = 0
+        self._lost: set[str] = set()
+        """Which brokers gave no sign of life when they were asked last."""
         self._http = self._opened()
 
     async def ask(
@@ -113,8 +124,12 @@ class AsyncConnection:
         failures, was_heard = 0, False
         while True:
             try:
-                request = self._request(method, path, parameters, content, headers, wait_seconds)
-                return await self._answer(request, is_fresh=not repeats), was_heard
+                url = self.urls[self._index]
+                request = self._request(
+                    method, f"{url}{path}", parameters, content, headers, wait_seconds
+                )
+                asked = url if repeats else None
+                return await self._answer(request, asked), was_heard
             except (Unavailable, Fenced) as error:
                 is_unheard = isinstance(error, Elsewhere) or getattr(error, "is_unheard", False)
                 was_heard = was_heard or not is_unheard
@@ -130,7 +145,7 @@ class AsyncConnection:
     def _request(
         self,
         method: str,
-        path: str,
+        address: str,
         parameters: Any,
         content: bytes | None,
         headers: dict[str, str],
@@ -140,26 +155,27 @@ class AsyncConnection:
         timeout = httpx.Timeout(silence_s, connect=CONNECT_SECONDS)
         return httpx.Request(
             method,
-            f"{self.urls[self._index]}{path}",
+            address,
             params=parameters,
             content=content,
             headers=headers,
             extensions=self._extensions | {"timeout": timeout.as_dict()},
         )
 
-    async def _answer(self, request: httpx.Request, *, is_fresh: bool) -> Any:
+    async def _answer(self, request: httpx.Request, asked: str | None) -> Any:
         """Send a request; what it is answered.
 
         Args:
-            is_fresh: over a connection of its own: of one that may be broken already nobody could
-                tell whether the request left.
+            asked: the broker, which is left if it gives no sign of life; None = the request is made
+                once. Then it goes over a connection of its own: of one that may be broken already
+                nobody could tell whether the request left.
         """
         if self.is_closed:
             raise Unavailable("the client is closed")
         where = f"{request.method} {request.url.path}"
-        http = self._opened() if is_fresh else self._http
+        http = self._opened() if asked is None else self._http
         try:
-            answer = await http.send(request)
+            answer = await self._attended(http, request, asked)
         except _UNHEARD as error:
             shown = f"{_host(request)} does not answer: {error or type(error).__name__}"
             raise unavailable(shown, is_unheard=True) from error
@@ -167,7 +183,7 @@ class AsyncConnection:
             shown = f"{where}: the connection to {_host(request)} broke: {error!r}"
             raise unavailable(f"{shown}; the outcome is unknown") from error
         finally:
-            if is_fresh:
+            if asked is None:
                 await waiting.close_http(http)
         if not 200 <= answer.status_code < 300:
             raise error_of(answer.status_code, answer.content, where)
@@ -175,6 +191,46 @@ class AsyncConnection:
             return json.loads(answer.content) if answer.content else None
         except ValueError:
             raise DejaQError(f"{where}: the answer is no JSON: {answer.content[:100]!r}") from None
+
+    async def _attended(
+        self, http: waiting.Http, request: httpx.Request, url: str | None
+    ) -> httpx.Response:
+        """Send a request; of one that may be made twice, ask for a sign of life while it waits.
+        Raises Unavailable."""
+        if url is None:
+            return await http.send(request)
+
+        async def send() -> httpx.Response:
+            return await http.send(request)
+
+        async def is_silent() -> bool:
+            return await self._is_silent(url)
+
+        def patience() -> float:
+            return AGAIN_LOOK_SECONDS if url in self._lost else SILENT_SECONDS_MAX
+
+        answer = await waiting.unless_silent(send, patience, is_silent)
+        if answer is None:
+            wrong = unavailable(f"the broker at {url} does not answer; the outcome is unknown")
+            wrong.is_silent = True
+            raise wrong
+        return answer
+
+    async def _is_silent(self, url: str) -> bool:
+        """Ask for a sign of life; remember whether one came. Whatever is answered is one. Raises
+        Unavailable if the client was closed meanwhile."""
+        if self.is_closed:
+            raise Unavailable("the client is closed")
+        seconds = AGAIN_SECONDS_MAX if url in self._lost else ANSWER_SECONDS_MAX
+        timeout = httpx.Timeout(seconds).as_dict()
+        extensions = self._extensions | {"timeout": timeout}
+        try:
+            await self._http.send(httpx.Request("GET", f"{url}/livez", extensions=extensions))
+        except httpx.RequestError:
+            self._lost.add(url)
+            return True
+        self._lost.discard(url)
+        return False
 
     def _opened(self) -> waiting.Http:
         # What the environment says of proxies and netrc is for browsers: not for a queue.

@@ -89,6 +89,28 @@ async def unless(bell: Bell, call: Callable[..., Coroutine[Any, Any, T]], *args:
         await asyncio.gather(calling, ringing, return_exceptions=True)
 
 
+async def unless_silent(
+    call: Callable[[], Coroutine[Any, Any, T]],
+    patience: Callable[[], float],
+    is_silent: Callable[[], Coroutine[Any, Any, bool]],
+) -> T | None:
+    """The result of a call; None = it was left, as whoever is to answer gave no sign of life.
+
+    Args:
+        patience: how long to wait before that one is asked, seconds; each time anew.
+        is_silent: asks.
+    """
+    calling = asyncio.get_running_loop().create_task(call())
+    try:
+        while True:
+            await asyncio.wait({calling}, timeout=patience())
+            if calling.done() or (await is_silent() and not calling.done()):
+                return calling.result() if calling.done() else None
+    finally:
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+
+
 class Pool:
     """Coroutines that work at the same time, `concurrency` of them at most."""
 

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -102,6 +102,40 @@ atexit.register(close_all)
 def unless(_bell: Bell, call: Callable[..., T], *args: Any) -> T | None:
     """The result of a call. A thread cannot be called away: the call takes POLL_MS at most."""
     return call(*args)
+
+
+def unless_silent(
+    call: Callable[[], T], patience: Callable[[], float], is_silent: Callable[[], bool]
+) -> T | None:
+    """The result of a call; None = it was left, as whoever is to answer gave no sign of life.
+
+    Nobody can break off a thread that reads, so the call has one of its own, which ends with its
+    timeout.
+
+    Args:
+        patience: how long to wait before that one is asked, seconds; each time anew.
+        is_silent: asks.
+    """
+    answer: Future[T] = Future()
+
+    def calling() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as wrong:  # noqa: BLE001 - who waits gets it
+            answer.set_exception(wrong)
+
+    try:
+        threading.Thread(target=calling, name="dejaq-request", daemon=True).start()
+    except RuntimeError:  # the program ends, or there are too many
+        return call()
+    while not _ended(answer, patience()):
+        if is_silent() and not answer.done():
+            return None
+    return answer.result()
+
+
+def _ended(answer: Future[T], seconds: float) -> bool:
+    return answer in wait([answer], seconds).done
 
 
 class Pool:

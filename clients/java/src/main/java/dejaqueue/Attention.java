@@ -15,6 +15,12 @@ final class Attention {
     private static final long SILENT_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long LOOK_MS = 1_000;
 
+    /**
+     * A broker that gave no sign of life is asked at once when something waits for it again. One that
+     * answers is waited for as before.
+     */
+    private static final long AGAIN_MS = 100;
+
     /** Something that waits for a broker. Close it when it waits no more. */
     final class Watch implements AutoCloseable {
         private final Broker asked;
@@ -32,6 +38,9 @@ final class Attention {
             if (!waits) {
                 heardNs = System.nanoTime();
                 waits = true;
+                if (asked.isLost()) {
+                    wake();
+                }
             }
         }
 
@@ -42,12 +51,25 @@ final class Attention {
         }
 
         private boolean isLate() {
-            return waits && System.nanoTime() - heardNs > SILENT_NS;
+            long patienceNs = asked.isLost() ? TimeUnit.MILLISECONDS.toNanos(AGAIN_MS) : SILENT_NS;
+            return waits && System.nanoTime() - heardNs > patienceNs;
+        }
+
+        /** Whether nothing was heard since then: what was answered meanwhile, and waits again, stays. */
+        private boolean waitsSince(long ns) {
+            return waits && heardNs - ns < 0;
         }
 
         @Override
         public void close() {
             watches.remove(this);
+        }
+    }
+
+    /** One question to a broker. */
+    private record Question(long beganNs, boolean silent) {
+        static Question to(Broker asked) {
+            return new Question(System.nanoTime(), asked.isSilent());
         }
     }
 
@@ -74,18 +96,25 @@ final class Attention {
         return made;
     }
 
-    static DejaQException silent() {
-        return DejaQException.unavailable("the broker does not answer; the outcome is unknown");
+    private synchronized void wake() {
+        notifyAll();
+    }
+
+    private synchronized void pause() throws InterruptedException {
+        wait(watches.stream().anyMatch(one -> one.waits && one.asked.isLost()) ? AGAIN_MS : LOOK_MS);
     }
 
     private void look() {
         try {
             while (!closed) {
-                Thread.sleep(LOOK_MS);
-                Map<Broker, Boolean> silence = new HashMap<>(); // each is asked once in a round
+                pause();
+                Map<Broker, Question> questions = new HashMap<>(); // each is asked once in a round
                 for (Watch one : watches) {
-                    if (one.isLate() && silence.computeIfAbsent(one.asked, Broker::isSilent)
-                            && one.isLate() && watches.remove(one)) {
+                    if (!one.isLate()) {
+                        continue;
+                    }
+                    Question asked = questions.computeIfAbsent(one.asked, Question::to);
+                    if (asked.silent && one.waitsSince(asked.beganNs) && watches.remove(one)) {
                         one.abort.run();
                     }
                 }

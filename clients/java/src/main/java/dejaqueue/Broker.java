@@ -2,6 +2,7 @@ package dejaqueue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.grpc.ManagedChannel;
+import java.net.URI;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.flight.FlightClient;
 
@@ -12,8 +13,13 @@ final class Broker {
 
     private static final int SIGN_SECONDS_MAX = 5;
 
+    /** For one that gave no sign of life: whoever comes next does not wait anew. */
+    private static final int SIGN_AGAIN_SECONDS_MAX = 2;
+
     /** What it is known by: host:port. */
     final String address;
+
+    private final String url;
 
     final Lanes lanes;
     private final Client client;
@@ -22,18 +28,21 @@ final class Broker {
     private final FlightClient flight;
     private volatile boolean reached;
     private volatile long unreachedUntilNs = System.nanoTime();
+    private volatile boolean lost;
 
     /**
      * An address.
      *
+     * @param told where it is; without a port it is the usual one
      * @param named whether the client's address names it: then it is asked whatever happens
      */
     Broker(
-            Client client, String host, int port, ManagedChannel channel, FlightClient flight,
+            Client client, URI told, int port, ManagedChannel channel, FlightClient flight,
             Lanes.Means means, boolean named) {
         this.client = client;
-        this.host = host;
+        host = told.getHost();
         address = host + ":" + port;
+        url = told.getScheme() + "://" + address;
         this.channel = channel;
         this.flight = flight;
         reached = named;
@@ -72,15 +81,33 @@ final class Broker {
         return reached;
     }
 
-    /** Asks for a sign of life, and waits for it. */
+    /** Asks for a sign of life, waits for it, and remembers whether one came. */
     boolean isSilent() {
+        boolean silent = false;
         try {
             JsonNode nothing = DejaQException.JSON.createObjectNode();
-            client.action(this, "clock", nothing, SIGN_SECONDS_MAX, false);
-            return false;
+            client.action(this, "clock", nothing, signSecondsMax(), false);
         } catch (DejaQException wrong) {
-            return wrong.number == DejaQException.UNAVAILABLE;
+            silent = wrong.number == DejaQException.UNAVAILABLE;
         }
+        lost = silent;
+        return silent;
+    }
+
+    /** How long it has for a sign of life. */
+    int signSecondsMax() {
+        return lost ? SIGN_AGAIN_SECONDS_MAX : SIGN_SECONDS_MAX;
+    }
+
+    /** Whether it gave none when it was asked last. */
+    boolean isLost() {
+        return lost;
+    }
+
+    /** What ends whatever waits for it while it gives none. */
+    DejaQException silence() {
+        return DejaQException.unavailable(
+                "the broker at " + url + " does not answer; the outcome is unknown");
     }
 
     /** Ends the connection. */

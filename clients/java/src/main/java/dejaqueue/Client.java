@@ -144,7 +144,7 @@ public final class Client implements AutoCloseable {
         ManagedChannel channel = Grpc.newChannelBuilderForAddress(url.getHost(), port, credentials)
                 .maxInboundMessageSize(Integer.MAX_VALUE).build();
         FlightClient flight = FlightGrpcUtils.createFlightClient(memory, channel);
-        return new Broker(this, url.getHost(), port, channel, flight, means, named);
+        return new Broker(this, url, port, channel, flight, means, named);
     }
 
     /** Of a stream; one that follows is answered with the broker that serves the topic. */
@@ -195,7 +195,7 @@ public final class Client implements AutoCloseable {
         Context.CancellableContext context = Context.current().withCancellation();
         Context before = context.attach();
         try (Attention.Watch watch =
-                attention.watch(asked, () -> context.cancel(Attention.silent()))) {
+                attention.watch(asked, () -> context.cancel(asked.silence()))) {
             watch.waits();
             return call.get();
         } catch (DejaQException wrong) {
@@ -370,7 +370,7 @@ public final class Client implements AutoCloseable {
         Replies replies = new Replies(answer::complete, answer::completeExceptionally);
         FlightClient.ClientStreamListener stream = null;
         try (Attention.Watch watch = attention.watch(
-                route.broker(), () -> replies.onError(Attention.silent()))) {
+                route.broker(), () -> replies.onError(route.broker().silence()))) {
             route.broker().channel().resetConnectBackoff();
             stream = route.broker().flight().startPut(
                     descriptor(command), root, replies, streamOptions(route.follows()));

@@ -105,8 +105,9 @@ public final class Consumer implements AutoCloseable {
             DejaQException wrong = serve(delivered);
             synchronized (this) {
                 stream = null;
-                waiting.values().forEach(one -> one.completeExceptionally(DejaQException.unavailable(
-                        "the connection broke; whether the messages are settled is unknown")));
+                DejaQException unknown =
+                        opener.unknown("the connection broke; whether the messages are settled is unknown");
+                waiting.values().forEach(one -> one.completeExceptionally(unknown));
                 waiting.clear();
                 acks.broke();
                 refused = closed || wrong.canRetry() ? null : wrong;
@@ -377,7 +378,7 @@ public final class Consumer implements AutoCloseable {
             long untilUs = ClockOffset.nowUs() + client.retryMs * 1_000;
             while (stream == null) {
                 if (closed || refused != null || ClockOffset.nowUs() > untilUs) {
-                    throw DejaQException.unavailable("there is no stream to settle on");
+                    throw opener.unknown("there is no stream to settle on");
                 }
                 pause(untilUs - ClockOffset.nowUs() + 1);
             }

@@ -48,9 +48,8 @@ final class FlightBatches {
         final List<Message> messages;
         final long deadlineNs;
         final CompletableFuture<Frames.Reply> answer = new CompletableFuture<>();
-        /** What a broker answered last. */
-        DejaQException refused =
-                DejaQException.unavailable("no connection to the broker in time; the outcome is unknown");
+        /** What a broker answered last; null = nothing yet. */
+        DejaQException refused;
 
         Outgoing(int number, List<Message> messages, long deadlineNs) {
             this.number = number;
@@ -126,17 +125,11 @@ final class FlightBatches {
 
     private synchronized void openStream(Routes.Route route) {
         connecting = false;
-        long now = System.nanoTime();
-        for (Outgoing sending : List.copyOf(waiting.values())) {
-            if (sending.deadlineNs < now) {
-                waiting.remove(sending.number);
-                sending.answer.completeExceptionally(sending.refused);
-            }
-        }
+        Broker asked = route.broker();
+        expire(asked);
         if (closed || waiting.isEmpty()) {
             return;
         }
-        Broker asked = route.broker();
         asked.channel().resetConnectBackoff();
         VectorSchemaRoot root = VectorSchemaRoot.create(Rows.SEND, client.memory);
         Stream[] opened = new Stream[1];
@@ -146,7 +139,7 @@ final class FlightBatches {
                     wrong -> later(() -> ended(opened, DejaQException.of(wrong))));
             var descriptor = Client.descriptor(command);
             var writer = asked.flight().startPut(descriptor, root, replies, client.streamOptions(route.follows()));
-            var watch = client.attention.watch(asked, () -> writer.error(Attention.silent()));
+            var watch = client.attention.watch(asked, () -> writer.error(asked.silence()));
             opened[0] = new Stream(writer, root, asked, watch);
         } catch (RuntimeException wrong) {
             root.close();
@@ -191,7 +184,23 @@ final class FlightBatches {
         } catch (RuntimeException over) {
             // It has ended by itself.
         }
+        if (from.broker.isLost()) {
+            expire(from.broker); // rather than after one more question
+        }
         broke(wrong);
+    }
+
+    /** Under the lock: what was tried for as long as it may be fails. */
+    private void expire(Broker asked) {
+        long now = System.nanoTime();
+        for (Outgoing sending : List.copyOf(waiting.values())) {
+            if (sending.deadlineNs - now < 0) {
+                waiting.remove(sending.number);
+                DejaQException why = asked.isLost() ? asked.silence() : DejaQException.unavailable(
+                        "no connection to the broker in time; the outcome is unknown");
+                sending.answer.completeExceptionally(sending.refused == null ? why : sending.refused);
+            }
+        }
     }
 
     /** There is no stream: what waits is sent again, or fails. */

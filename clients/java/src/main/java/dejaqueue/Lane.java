@@ -23,6 +23,7 @@ final class Lane {
     private final LaneSocket socket;
     final Broker broker;
     private final Lanes lanes;
+    private final Attention.Watch attention;
     private final Map<Integer, Waiting> waiting = new ConcurrentHashMap<>();
     private final Object writing = new Object();
     private int number; // guarded by `writing`
@@ -34,6 +35,7 @@ final class Lane {
         broker = opened.broker();
         hasFields = opened.hasFields();
         this.lanes = lanes;
+        attention = lanes.watch(this::close);
         start(this::read, "dejaq-lane");
         start(this::watch, "dejaq-lane-watch");
     }
@@ -55,6 +57,7 @@ final class Lane {
         synchronized (writing) {
             byte[] frame = frameOf.apply(++number);
             waiting.put(number, new Waiting(answer, System.nanoTime()));
+            attention.waits();
             if (over) {
                 waiting.remove(number);
                 answer.completeExceptionally(DejaQException.unavailable("the lane is over"));
@@ -79,6 +82,10 @@ final class Lane {
                 Frames.Frame frame = Frames.decode(content);
                 if (frame instanceof Frames.Reply reply) {
                     Waiting one = waiting.remove(reply.number());
+                    attention.hears(false);
+                    if (!waiting.isEmpty()) { // who sends meanwhile says so, or is seen here
+                        attention.waits();
+                    }
                     if (one != null) {
                         worked = true;
                         lanes.worked();
@@ -97,6 +104,7 @@ final class Lane {
         }
         over = true;
         ended = true;
+        attention.close();
         socket.close();
         if (!worked && !waiting.isEmpty()) {
             lanes.failed();

@@ -23,7 +23,6 @@ final class Lanes {
     static final long FLIGHT_NS = TimeUnit.SECONDS.toNanos(60);
 
     private static final long FIRST_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
-    private static final int ASK_SECONDS_MAX = 5;
 
     /** What is needed to open one: a key or "", what is trusted (null = plain), whether it is wanted. */
     record Means(String apiKey, SSLContext tls, boolean wanted) {}
@@ -124,7 +123,7 @@ final class Lanes {
         }
         try {
             JsonNode nothing = DejaQException.JSON.createObjectNode();
-            JsonNode said = client.action(broker, "lane", nothing, ASK_SECONDS_MAX, false);
+            JsonNode said = client.action(broker, "lane", nothing, broker.signSecondsMax(), false);
             String name = said.path("name").asText("");
             int port = said.path("port").asInt(0);
             if (port > 0 && port < 1 << 16 && name.matches("[!-~]+")) {
@@ -169,6 +168,11 @@ final class Lanes {
                 pauseNs = 0;
             }
         }
+    }
+
+    /** Has somebody who waits for the broker by a lane be ended when it gives no sign of life. */
+    Attention.Watch watch(Runnable abort) {
+        return client.attention.watch(broker, abort);
     }
 
     /** A lane was silent, or was told that it is none: the longest pause. */

@@ -3,7 +3,10 @@ package dejaqueue;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 
-/** Opens a consumer's streams, one after the other, where its topic is. Of one thread. */
+/**
+ * Opens a consumer's streams, one after the other, where its topic is. Of one thread, but for `asked` and
+ * `unknown`.
+ */
 final class StreamOpener {
     private final Client client;
     private final String topic;
@@ -13,7 +16,7 @@ final class StreamOpener {
     private long byFlightUntilNs = System.nanoTime();
 
     /** Whose stream was opened last. */
-    private Broker asked;
+    private volatile Broker asked;
 
     StreamOpener(Client client, String topic, ObjectNode command) {
         this.client = client;
@@ -24,6 +27,11 @@ final class StreamOpener {
 
     Broker asked() {
         return asked;
+    }
+
+    /** What whoever waits is told when there is no stream: this, or that the broker is silent. */
+    DejaQException unknown(String otherwise) {
+        return asked.isLost() ? asked.silence() : DejaQException.unavailable(otherwise);
     }
 
     /** By a lane where there is one, else by Flight. May wait for the broker. */
