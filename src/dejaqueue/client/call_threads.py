@@ -3,8 +3,8 @@
 A call to a broker that hangs cannot be broken off, only left: its thread ends with its deadline.
 
 Room: client. Knows no Flight: who calls gives a function that waits.
-Holds: AT_ONCE_MAX calls at most are under way, others wait in their order; each future ends once;
-no thread keeps a program alive.
+Holds: a fixed number of calls at most are under way, others wait in their order; each future ends
+once; no thread keeps a program alive.
 See: flight_transport.py, whose calls these are; silence_watch.py, which has them left.
 """
 
@@ -52,9 +52,14 @@ class PendingCall:
 
 
 class CallThreads:
-    """Makes calls, each on a thread that may wait for it."""
+    """Makes calls, each on a thread that may wait for it.
 
-    def __init__(self) -> None:
+    Args:
+        at_once_max: calls that are under way at most.
+    """
+
+    def __init__(self, at_once_max: int = AT_ONCE_MAX) -> None:
+        self._at_once_max = at_once_max
         self._changed = threading.Condition()
         self._queue: deque[PendingCall] = deque()
         self._under_way: dict[PendingCall, None] = {}
@@ -91,7 +96,7 @@ class CallThreads:
         if self._idle_count:
             self._changed.notify_all()
         waiting_count = len(self._queue) - self._idle_count
-        while waiting_count > 0 and self._thread_count < AT_ONCE_MAX:
+        while waiting_count > 0 and self._thread_count < self._at_once_max:
             self._thread_count += 1
             waiting_count -= 1
             try:

@@ -76,6 +76,8 @@ class ObjectBucket(Bucket):
         BadRequest: the library is not installed, or refuses the URL or its settings.
     """
 
+    signs = True
+
     def __init__(
         self,
         url: str,
