@@ -26,6 +26,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from dejaqueue import Client, limits
+from dejaqueue.access.quotas import Account
+from dejaqueue.client.direct_transfer import AT_ONCE
 from dejaqueue.client.streamed import DIRECT_FROM
 from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.setting_groups import PayloadSettings
@@ -218,6 +220,22 @@ def test_a_download_that_breaks_off_ends_its_requests(gateway: Watched) -> None:
             with message.open() as payload:
                 assert b"".join(payload) == CONTENT
             message.ack()
+
+
+def test_what_goes_past_the_broker_counts_as_sent(
+    gateway: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    take = Account.take_sent
+
+    def take_sent(self: Account, rows: int, byte_count: int, *, wait: bool = True) -> None:
+        counted.append(byte_count)
+        take(self, rows, byte_count, wait=wait)
+
+    monkeypatch.setattr(Account, "take_sent", take_sent)
+    topic = gateway.new_topic("counted")
+    gateway.client.upload(topic, io.BytesIO(CONTENT))
+    assert counted == [limits.PART_BYTES] * DIRECT_FROM + [AT_ONCE * limits.PART_BYTES]
 
 
 # --- through the broker instead -------------------------------------------------------------------

@@ -31,7 +31,9 @@ from dejaqueue.schema.payload_parts import PartList
 AT_ONCE: Final = 8
 """Parts on their way. Each is a MiB of memory, and a store answers after some tens of
 milliseconds."""
-SIGNED_AT_ONCE: Final = 256
+SIGNED_AT_ONCE: Final = 64
+"""Parts that are signed in one call, or as many as went before: they count as sent when they are
+signed, and an upload may end with the next one."""
 STALE_US: Final = 600_000_000
 """URLs that were signed longer ago are not used: a program may have stopped in between."""
 CONNECT_SECONDS_MAX: Final = 2.0
@@ -105,7 +107,8 @@ class DirectTransfer:
 
     def _ask(self, first: int) -> dict[str, Any]:
         now_us = CLOCK.now_us()
-        answer = self._sign(first, min(first + SIGNED_AT_ONCE, self._count_max))
+        count = min(max(first, AT_ONCE), SIGNED_AT_ONCE)
+        answer = self._sign(first, min(first + count, self._count_max))
         self._signed = _Signed(first, answer["urls"], answer["headers"], now_us)
         return answer
 

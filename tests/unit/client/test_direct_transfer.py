@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from dejaqueue.client import direct_transfer
-from dejaqueue.client.direct_transfer import SIGNED_AT_ONCE, DirectTransfer
+from dejaqueue.client.direct_transfer import AT_ONCE, SIGNED_AT_ONCE, DirectTransfer
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused, Unavailable
 from dejaqueue.schema.payload_parts import PartList
 from tests.patience import PATIENCE_SECONDS, until
@@ -156,13 +156,14 @@ def test_parts_are_stored_and_read_on_few_connections(
 def test_urls_are_asked_for_some_ahead_and_no_further_than_there_are_parts(
     signer: Signer, transfer: DirectTransfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for index in (0, SIGNED_AT_ONCE - 1, SIGNED_AT_ONCE):
+    for index in (0, AT_ONCE - 1, AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, SIGNED_AT_ONCE):
         transfer.put(index, b"x").result(PATIENCE_SECONDS)
     most = SIGNED_AT_ONCE + 5
-    assert signer.asked == [(0, SIGNED_AT_ONCE), (SIGNED_AT_ONCE, most)]
+    firsts = (0, 8), (8, 16), (16, 32), (64, most)
+    assert tuple(signer.asked) == firsts
     monkeypatch.setattr(direct_transfer, "STALE_US", -1)
     transfer.put(SIGNED_AT_ONCE + 1, b"x").result(PATIENCE_SECONDS)
-    assert signer.asked[2:] == [(SIGNED_AT_ONCE + 1, most)]
+    assert signer.asked[-1] == (SIGNED_AT_ONCE + 1, most)
 
 
 def test_another_part_or_length_or_status_is_no_answer(
