@@ -128,7 +128,7 @@ class ObjectBucket(Bucket):
     def put(self, name: str, content: bytes | memoryview) -> None:
         """See Bucket.put."""
         with self._translated(f"storing {name}"):
-            self._library.put(self._store, name, bytes(content), use_multipart=False)
+            self._library.put(self._store, name, content, use_multipart=False)
 
     def get(self, name: str) -> bytes | None:
         """See Bucket.get."""
