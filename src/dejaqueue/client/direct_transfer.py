@@ -45,7 +45,7 @@ Sign = Callable[[int, int], dict[str, Any]]
 """Asks the broker for the parts from one index to before another; its answer."""
 
 
-class _Signed(NamedTuple):
+class _SignedBatch(NamedTuple):
     """URLs of parts that follow each other."""
 
     first: int
@@ -65,7 +65,7 @@ class DirectTransfer:
 
     def __init__(self, sign: Sign, count_max: int, *, is_secret: bool) -> None:
         self._sign, self._count_max, self._is_secret = sign, count_max, is_secret
-        self._signed: _Signed | None = None
+        self._signed: _SignedBatch | None = None
         self._threads = CallThreads(AT_ONCE)
         self._mutex = threading.Lock()
         self._idle: list[HTTPConnection] = []
@@ -109,7 +109,7 @@ class DirectTransfer:
         now_us = CLOCK.now_us()
         count = min(max(first, AT_ONCE), SIGNED_AT_ONCE)
         answer = self._sign(first, min(first + count, self._count_max))
-        self._signed = _Signed(first, answer["urls"], answer["headers"], now_us)
+        self._signed = _SignedBatch(first, answer["urls"], answer["headers"], now_us)
         return answer
 
     def _place_of(self, index: int) -> tuple[SplitResult, Mapping[str, str]]:
