@@ -2,11 +2,12 @@
 memory that client and broker take for it, when they have moved a small one before.
 
 A broker in a process of its own, with the payload store in a directory, and in the Versity gateway,
-which speaks S3. The store's own client (`own`) is obstore, by which the broker asks stores, too: it
-puts the same bytes as one object, in parts of 5 MiB, twelve at a time, and streams it back, in this
-process and past any broker. In a directory nothing that it puts is durable, as all is that the
-broker answered. `file` is a program that writes the same bytes to a file, has them durable, and
-reads them from the machine's memory: what no store could surpass.
+which speaks S3: there most parts go between client and gateway directly, as they do by default.
+The store's own client (`own`) is obstore, by which the broker asks stores, too: it puts the same
+bytes as one object, in parts of 5 MiB, twelve at a time, and streams it back, in this process and
+past any broker; it compares nothing with a hash. In a directory nothing that it puts is durable,
+as all is that the broker answered. `file` is a program that writes the same bytes to a file, has
+them durable, and reads them from the machine's memory: what no store could surpass.
 
 Memory is the most that each had, less what it had before. See: questions/bytes.py.
 """

@@ -210,6 +210,13 @@ class PayloadSettings(Group):
         "a backup that has the message finds them: as long as backups are kept (`backup.keep_ms`). "
         "0 = a minute: nobody restores backups of these topics. Can change live.",
     )
+    direct: bool = Field(
+        default=True,
+        description="Streamed payloads may go between clients and an object store directly, by "
+        "URLs that the broker signs for one part and an hour each. True: those that reach the "
+        "store spare the broker the bytes, others go through it as ever. Set False where clients "
+        "are not to see the store or its address. Can change live.",
+    )
 
 
 class EncryptionSettings(Group):

@@ -237,7 +237,7 @@ def test_what_breaks_off_is_collected_when_it_is_old(site: Site, client: Client)
 
     before = stored()
     with pytest.raises(ConnectionError, match="the program ends"):
-        client.send("broken", broken())
+        client.upload("broken", broken())
     until(lambda: len(stored() - before) == 1, "the part that was on its way is there")
     collector.collect()
     collector.delete_doomed(0)

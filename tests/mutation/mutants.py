@@ -12,6 +12,7 @@ import pytest
 
 from dejaqueue.broker.partition import duplicates
 from dejaqueue.broker.partition.partition import Partition
+from dejaqueue.broker.payloads import payloads
 from dejaqueue.broker.topic import routing
 from dejaqueue.client import streamed as client_streamed
 from dejaqueue.engine import apply, rules
@@ -134,6 +135,11 @@ def reads_whatever_part_comes(patch: pytest.MonkeyPatch) -> None:
 @mutant("tests/unit/payloads/test_streamed_store.py")
 def seals_all_parts_alike(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(streamed_store, "_nonce", lambda index: bytes(12))
+
+
+@mutant("tests/unit/broker/payloads/test_streamed.py", "tests/rules/test_rule_22_streamed.py")
+def lets_each_message_keep_an_upload(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(payloads, "keep_parts", lambda store, reference: True)
 
 
 @mutant("tests/unit/http/test_arrow_bounds.py")

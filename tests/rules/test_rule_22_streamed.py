@@ -31,10 +31,11 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     made.fixture.stop()
 
 
-def uploaded(kept: Kept, content: bytes = CONTENT) -> bytes:
+def uploaded(kept: Kept, content: bytes = CONTENT, *, once: bool = False) -> bytes:
     """A voucher for a payload that was streamed."""
     call = kept.fixture.broker.call
-    named = {"topic": TOPIC, "upload": call("begin_payload", {"topic": TOPIC})["upload"]}
+    begun = call("begin_payload", {"topic": TOPIC, "once": once})
+    named = {"topic": TOPIC, "upload": begun["upload"]}
     digests = []
     for index, first in enumerate(range(0, len(content), limits.PART_BYTES)):
         part = content[first : first + limits.PART_BYTES]
@@ -64,6 +65,34 @@ def test_parts_go_when_their_message_is_done_and_not_before(kept: Kept) -> None:
     assert read(kept, voucher) == CONTENT  # for a minute more
     kept.clean()
     assert kept.stored == 0
+
+
+def test_an_upload_for_one_message_goes_with_it_and_not_before(kept: Kept) -> None:
+    kept.fixture.send([uploaded(kept, once=True)])
+    uploaded(kept, once=True)  # nobody sends it
+    assert kept.stored == 2 * OBJECTS + 1  # and what says that a message has it
+    kept.clean()
+    assert kept.stored == OBJECTS + 1
+    kept.crash()
+    kept.clean()
+    [voucher] = kept.take()
+    assert read(kept, voucher) == CONTENT
+    kept.clean()
+    assert kept.stored == 0
+
+
+def test_an_upload_for_one_that_is_sent_twice_is_there_twice(kept: Kept) -> None:
+    voucher = uploaded(kept, once=True)
+    for _ in range(2):
+        kept.fixture.send([voucher])
+    for left in (OBJECTS, 0):
+        consumer = kept.fixture.consumer(credit=1)
+        [got] = [one for one in consumer.take_all() if one.payloads]
+        assert read(kept, got.payloads[0]) == CONTENT
+        consumer.ack(got)
+        consumer.session.close(release=True)
+        kept.clean()
+        assert left <= kept.stored <= left + bool(left)
 
 
 def test_messages_of_one_voucher_have_a_payload_each(kept: Kept) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from dejaqueue import limits
 from dejaqueue.access.rules import (
     ADMIN,
     ANY,
@@ -255,9 +256,10 @@ ACTIONS = _table([
     # --- payloads that are streamed
     Call(
         "begin_payload",
-        ("topic",),
+        ("topic", "once"),
         Rule((PRODUCE,)),
-        "Begin to upload a payload of a message to come; answers `upload`, and `part_bytes`.",
+        "Begin to upload a payload of a message to come, `once`: of one alone; answers `upload`, "
+        "`part_bytes`, and whether parts may go `direct`ly (`sign_upload`).",
     ),
     Call(
         "put_payload_part",
@@ -276,16 +278,17 @@ ACTIONS = _table([
     ),
     Call(
         "sign_upload",
-        ("topic", "bytes"),
+        ("topic", "bytes", "upload", "first", "end"),
         Rule((PRODUCE,)),
-        "Begin one whose parts go to the object store by signed URLs, past the broker.",
-        required=("bytes",),
+        "Begin one of so many `bytes` whose parts go to the object store by signed URLs, past the "
+        "broker; or, of an `upload` that has begun, have these parts go there.",
     ),
     Call(
         "sign_payload",
-        ("topic", "voucher"),
+        ("topic", "voucher", "first", "end"),
         Rule((CONSUME, MANAGE)),
-        "Tell signed URLs by which a streamed payload is read from the object store.",
+        "Tell signed URLs by which a streamed payload, or these parts of it, are read from the "
+        "object store.",
         required=("voucher",),
     ),
     # --- cron
@@ -544,3 +547,16 @@ TICKETS = _table([
     ),
 ])  # fmt: skip
 """Calls that are answered with batches: the operations of DoGet, by `op`."""
+
+
+def bytes_past(name: str, body: dict[str, Any]) -> int:
+    """Bytes that a call lets its caller send past the broker, which count as sent; 0 = none.
+
+    What is no number is refused by the call itself.
+    """
+    if name != "sign_upload":
+        return 0
+    first, end, byte_count = (body.get(field, 0) for field in ("first", "end", "bytes"))
+    if "upload" in body and type(first) is int and type(end) is int:
+        byte_count = (end - first) * limits.PART_BYTES
+    return max(0, byte_count) if type(byte_count) is int else 0

@@ -71,7 +71,7 @@ def upload_file(
 ) -> bytes:
     """Stream a file that was opened; what to send as the payload."""
     with progress_bar(file, byte_count) as advance:
-        return client.upload(topic, source, on_progress=advance)
+        return client.upload(topic, source, on_progress=advance, once=True)
 
 
 def save_messages(

@@ -3,8 +3,8 @@
 A call to a broker that hangs cannot be broken off, only left: its thread ends with its deadline.
 
 Room: client. Knows no Flight: who calls gives a function that waits.
-Holds: so many calls at most are under way, others wait in their order; each future ends once; no
-thread keeps a program alive.
+Holds: a fixed number of calls at most are under way, others wait in their order; each future ends
+once; no thread keeps a program alive.
 See: flight_transport.py, whose calls these are; silence_watch.py, which has them left.
 """
 
@@ -55,7 +55,7 @@ class CallThreads:
     """Makes calls, each on a thread that may wait for it.
 
     Args:
-        at_once_max: how many are under way at the same time.
+        at_once_max: calls that are under way at most.
     """
 
     def __init__(self, at_once_max: int = AT_ONCE_MAX) -> None:

@@ -44,12 +44,12 @@ class ConnectionWatch:
     """What the streams of one client know of its connection.
 
     Args:
-        where: the broker, for the log.
+        where: the broker's URL.
         on_change: called with each change; what it raises is logged.
     """
 
     def __init__(self, where: str, clock: Clock, on_change: OnConnection | None = None) -> None:
-        self._where = where
+        self.where = where
         self._clock = clock
         self._on_change = on_change
         self._mutex = threading.Lock()
@@ -89,10 +89,10 @@ class ConnectionWatch:
         """Under the mutex: log it, and leave it to the thread that calls."""
         if change.is_connected:
             found = "%s: connection found again after %.1f s (topic %s)"
-            log.info(found, self._where, change.lost_ms / 1000, change.topic)
+            log.info(found, self.where, change.lost_ms / 1000, change.topic)
         else:
             log.warning(
-                "%s: connection lost (topic %s): %s", self._where, change.topic, change.reason
+                "%s: connection lost (topic %s): %s", self.where, change.topic, change.reason
             )
         if self._on_change is None:
             return

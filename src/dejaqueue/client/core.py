@@ -80,6 +80,7 @@ class ClientCore:
         self.clock: Clock = clock if clock is not None else default()
         self.alarm = Alarm(self.clock)
         self.where = where
+        self.part_calls = PartCalls(transport, self.clock, retry_ms_max, where)
         self._watch = ConnectionWatch(where, self.clock, on_connection)
         self._offset = ClockOffset(shared=self.clock if transport.shares_clock else None)
         self._measured_us = -1
@@ -285,11 +286,6 @@ class ClientCore:
     def rows(self, ticket: dict[str, Any]) -> pa.Table:
         """Rows without leasing, for which is asked as long as retries last. Blocks."""
         return self._patiently(lambda: self.transport.rows(ticket).result())
-
-    @property
-    def part_calls(self) -> PartCalls:
-        """Calls of payloads that are streamed."""
-        return PartCalls(self.transport, self.clock, self.retry_ms_max)
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
         until_us, failures = self.clock.now_us() + self.retry_ms_max * 1000, 0

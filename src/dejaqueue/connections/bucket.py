@@ -43,9 +43,11 @@ class Bucket(ABC):
 
     Attributes:
         url: where it is, without what could be secret.
+        signs: whether there are URLs for its objects (`sign`).
     """
 
     url: str
+    signs = False
 
     @abstractmethod
     def put_new(self, name: str, content: bytes | memoryview) -> bool:

@@ -76,6 +76,8 @@ class ObjectBucket(Bucket):
         BadRequest: the library is not installed, or refuses the URL or its settings.
     """
 
+    signs = True
+
     def __init__(
         self,
         url: str,
@@ -126,7 +128,7 @@ class ObjectBucket(Bucket):
     def put(self, name: str, content: bytes | memoryview) -> None:
         """See Bucket.put."""
         with self._translated(f"storing {name}"):
-            self._library.put(self._store, name, bytes(content), use_multipart=False)
+            self._library.put(self._store, name, content, use_multipart=False)
 
     def get(self, name: str) -> bytes | None:
         """See Bucket.get."""

@@ -19,7 +19,7 @@ import pyarrow.flight as flight
 
 from dejaqueue import limits
 from dejaqueue.access import administration, audit, rules
-from dejaqueue.access.calls import ACTIONS, TICKETS
+from dejaqueue.access.calls import ACTIONS, TICKETS, bytes_past
 from dejaqueue.access.gate import Gate
 from dejaqueue.access.near_names import telling_near_names
 from dejaqueue.access.quotas import Opening
@@ -346,6 +346,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         topic, more = str(body.get(rule.field) or ""), audit.facts(name, body)
         with audit.recorded(caller.name, peer, name, topic, always=rule.audited, more=more):
             rule.require(caller, body)
+            if byte_count := bytes_past(name, body):
+                self._broker.quotas.of(caller, peer).take_sent(0, byte_count)
             by = rule.requester(caller, body, is_near=administration.is_near(peer))
             answer = self._broker.call(name, body, by)
             more |= audit.facts_of_answer(name, answer)

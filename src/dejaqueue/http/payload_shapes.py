@@ -24,7 +24,12 @@ class UploadedPayload(Shape):
 class NewUpload(Shape):
     """A payload that is to be uploaded past the broker."""
 
-    bytes: int = Field(ge=1, le=limits.STREAMED_BYTES_MAX, description="Of the payload.")
+    bytes: int | None = Field(
+        default=None, ge=1, le=limits.STREAMED_BYTES_MAX, description="Of a new payload."
+    )
+    upload: str | None = Field(default=None, description="Instead of that: one that has begun.")
+    first: int = Field(default=0, ge=0, description="Of that one, the first part,")
+    end: int | None = Field(default=None, description="and the one behind the last.")
 
 
 class SignedParts(Shape):
@@ -62,6 +67,8 @@ class VoucherShown(Shape):
     """Which payload."""
 
     voucher: str = Field(description="What its message has as `payload_base64`.")
+    first: int = Field(default=0, ge=0, description="Its first part that is wanted,")
+    end: int | None = Field(default=None, description="and the one behind the last. None = all.")
 
 
 class SignedPayload(SignedParts):

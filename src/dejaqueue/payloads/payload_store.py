@@ -52,6 +52,11 @@ class PayloadStore:
         """Where it is, without what could be secret."""
         return self._bucket.url
 
+    @property
+    def signs(self) -> bool:
+        """Whether it signs URLs."""
+        return self._bucket.signs
+
     @contextmanager
     def _asked(self) -> Iterator[None]:
         if self._now_us() < self._away_until_us:
@@ -119,6 +124,17 @@ class PayloadStore:
         """See Bucket.put_ahead. Raises as `put`."""
         with self._asked():
             self._bucket.put_ahead(name, content)
+
+    def claim(self, name: str) -> bool:
+        """Whether this caller is the first who wants an object of this name, and has it now.
+
+        False where that is not certain: after a failure, and of a store that knows no condition.
+        """
+        try:
+            # A store that ignores the condition says twice that there was none.
+            return self._bucket.put_new(name, b"") and not self._bucket.put_new(name, b"")
+        except (Unavailable, ResourceExhausted):
+            return False  # who is told does it another way, and hears there of what is wrong
 
     def get_object(self, name: str) -> bytes | None:
         """Its content; None if there is none. Raises Unavailable."""

@@ -2,6 +2,7 @@
 
     <name>/list       the list of parts (schema/payload_parts.py), stored last
     <name>/00000 …    the parts
+    <name>/taken      an upload for one message has become that message's
 
 With a key each object is sealed by AES-256-GCM with a nonce that follows from its place, so that no
 part can stand for another; the list says how many there are.
@@ -25,6 +26,7 @@ from dejaqueue.schema.references import Reference
 SEAL_BYTES: Final = 16
 """So much longer is a part that is encrypted."""
 _ABOUT: Final = b"part"
+_TAKEN: Final = "taken"
 
 
 def part_name(name: str, index: int) -> str:
@@ -95,6 +97,19 @@ def end_parts(store: PayloadStore, name: str, parts: PartList, key: bytes) -> Re
             raise BadRequest(f"part {index}", limit, None if found is None else found - more)
     put_part(store, name, LIST_INDEX, parts.encode(), key)
     return Reference(name, parts.byte_count, parts.digest, key)
+
+
+def keep_parts(store: PayloadStore, reference: Reference) -> bool:
+    """Have an upload become a message's own as it is: True for the first message that asks, and
+    for no other. False also where the store could not tell who is first.
+
+    Raises:
+        JournalDamaged: it is not there any more. Unavailable.
+    """
+    if not store.claim(f"{reference.name}{_TAKEN}"):
+        return False
+    get_list(store, reference)
+    return True
 
 
 def copy_parts(store: PayloadStore, reference: Reference, new_name: str) -> Reference:

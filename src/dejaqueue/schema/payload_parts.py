@@ -61,8 +61,11 @@ class PartList:
 
     def is_part(self, index: int, content: bytes | memoryview) -> bool:
         """Whether these are the bytes of this part."""
-        expected = self.digests[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES]
-        return hashlib.sha256(content).digest() == expected
+        return hashlib.sha256(content).digest() == self.digest_of(index)
+
+    def digest_of(self, index: int) -> bytes:
+        """SHA-256 of a part."""
+        return self.digests[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES]
 
     def encode(self) -> bytes:
         """As it is stored."""

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import dejaqueue
-from dejaqueue.access.calls import ACTIONS, TICKETS, Call
+from dejaqueue import limits
+from dejaqueue.access.calls import ACTIONS, TICKETS, Call, bytes_past
 from dejaqueue.access.rules import Rule
 from dejaqueue.errors import BadRequest
 
@@ -57,3 +58,22 @@ def test_what_the_client_makes_again_is_marked__and_nothing_that_it_makes_once()
     assert {name for name in once if ACTIONS[name].repeats} == asks_now
     assert TICKETS["peek"].repeats
     assert not TICKETS["claim"].repeats
+
+
+@pytest.mark.parametrize(
+    ("body", "byte_count"),
+    [
+        ({"bytes": 5}, 5),
+        ({"upload": "u", "first": 3, "end": 5}, 2 * limits.PART_BYTES),
+        ({"upload": "u", "first": 5, "end": 3}, 0),
+        ({"upload": "u"}, 0),
+        ({"bytes": -5}, 0),
+        ({"bytes": "5"}, 0),
+        ({}, 0),
+    ],
+)
+def test_what_goes_past_the_broker_counts_when_it_is_signed(
+    body: dict[str, object], byte_count: int
+) -> None:
+    assert bytes_past("sign_upload", body) == byte_count
+    assert bytes_past("sign_payload", body) == 0

@@ -18,6 +18,7 @@ import pytest
 from dejaqueue import limits
 from dejaqueue.client.streamed import (
     AHEAD,
+    DIRECT_FROM,
     WINDOW,
     Download,
     PartCalls,
@@ -26,7 +27,7 @@ from dejaqueue.client.streamed import (
     upload_all,
 )
 from dejaqueue.clock import SteadyClock
-from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
+from dejaqueue.errors import BadRequest, JournalDamaged, Refused, Unavailable
 from dejaqueue.payloads.voucher_seal import VoucherSeal
 from dejaqueue.schema.payload_parts import LIST_INDEX, PartList
 from dejaqueue.schema.references import Reference
@@ -188,3 +189,76 @@ def test_sources_are_files_and_iterators() -> None:
 def test_pieces_are_bytes(part_calls: PartCalls) -> None:
     with pytest.raises(BadRequest, match="payload: pieces of bytes, got: 'str'"):
         upload_all(part_calls, "t", iter(["text"]))  # type: ignore[arg-type]
+
+
+class Past:
+    """Parts that go directly, in place of an object store; what is not known there fails."""
+
+    def __init__(self, parts: dict[int, bytes]) -> None:
+        self.parts, self.fails_from, self.closed = parts, 1 << 30, 0
+
+    def _future(self, index: int, value: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if index >= self.fails_from:
+            future.set_exception(Unavailable("not reached"))
+        else:
+            future.set_result(value)
+        return future
+
+    def put(self, index: int, content: bytes) -> Future[None]:
+        if index < self.fails_from:
+            self.parts[index] = bytes(content)
+        return self._future(index, None)
+
+    def get(self, index: int, _parts: PartList) -> Future[bytes]:
+        return self._future(index, self.parts[index])
+
+    def signed_list(self) -> PartList:
+        raise Refused("signs nothing")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_parts_that_fail_to_go_directly_go_through_the_broker(
+    store: Store, part_calls: PartCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past = Past(store.parts)
+    monkeypatch.setattr(part_calls, "direct", lambda *_: past)
+    answer = store.action
+
+    def action(name: str, body: dict[str, Any], *, repeats: bool = False) -> Future[Any]:
+        if name == "begin_payload":
+            return store._answered({"upload": "u", "direct": True})
+        return answer(name, body, repeats=repeats)
+
+    store.action = action  # type: ignore[method-assign]
+    contents = [bytes([number]) * PART for number in range(DIRECT_FROM + 12)]
+    past.fails_from = DIRECT_FROM + 3
+    voucher = upload_all(part_calls, "t", iter(contents))
+    assert [store.parts[index] for index in range(len(contents))] == contents
+    assert store.called.count("put_payload_part") == len(contents) - 3
+    assert past.closed == 1
+    assert not part_calls.is_direct
+    part_calls._direct_from_us = 0
+    past.fails_from = 1 << 30
+    download = Download(part_calls, voucher)  # that signs nothing: all of it comes by the broker
+    assert b"".join(iter(download.next_part, b"")) == b"".join(contents)
+    assert (past.closed, part_calls.is_direct) == (2, False)
+    past.signed_list = lambda: store.list  # type: ignore[method-assign]
+    part_calls._direct_from_us = 0
+    past.fails_from = 5
+    download = Download(part_calls, voucher)
+    assert b"".join(iter(download.next_part, b"")) == b"".join(contents)
+    assert (past.closed, part_calls.is_direct) == (3, False)
+
+
+def test_another_list_with_urls_is_no_list(
+    store: Store, part_calls: PartCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voucher = upload_all(part_calls, "t", (bytes(PART) for _ in range(DIRECT_FROM + 1)))
+    past = Past(store.parts)
+    past.signed_list = lambda: PartList(PART, PART, bytes(32))  # type: ignore[method-assign]
+    monkeypatch.setattr(part_calls, "direct", lambda *_: past)
+    with pytest.raises(JournalDamaged, match="list of a payload's parts"):
+        Download(part_calls, voucher).next_part()

@@ -113,3 +113,17 @@ def test_a_url_that_is_none_is_refused_by_its_setting(url: str) -> None:
 def test_the_store_tells_where_it_is(tmp_path: Path) -> None:
     make: Callable[[str], PayloadStore] = lambda url: open_payload_store(url, lambda: 0)  # noqa: E731
     assert make(str(tmp_path)).url == tmp_path.as_uri()
+
+
+def test_one_caller_alone_claims_a_name(store: PayloadStore) -> None:
+    assert [store.claim("id/1-t/a/taken") for _ in range(3)] == [True, False, False]
+
+
+def test_what_is_not_certain_is_no_claim(tmp_path: Path) -> None:
+    store, bucket, _ = store_in(tmp_path)
+    bucket.is_away = True
+    assert not store.claim("a")
+    bucket.is_away = False
+    assert store.claim("a")  # it was not asked, and did not count as away
+    bucket.put_new = lambda name, content: True  # type: ignore[method-assign]  # no conditions here
+    assert not store.claim("b")

@@ -14,7 +14,14 @@ import pytest
 
 from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.payloads.payload_store import PayloadStore, open_payload_store
-from dejaqueue.payloads.streamed_store import copy_parts, end_parts, get_list, get_part, put_part
+from dejaqueue.payloads.streamed_store import (
+    copy_parts,
+    end_parts,
+    get_list,
+    get_part,
+    keep_parts,
+    put_part,
+)
 from dejaqueue.schema.payload_parts import PartList
 from dejaqueue.schema.references import Reference
 from tests.object_store import S3Server, s3_server
@@ -90,3 +97,12 @@ def test_a_part_that_is_missing_breaks_a_copy(store: PayloadStore) -> None:
     store.delete([f"{NAME}00001"])
     with pytest.raises(JournalDamaged, match="00001 is missing"):
         copy_parts(store, reference, "id/1-t/def/")
+
+
+@pytest.mark.parametrize("key", [b"", KEY])
+def test_one_message_alone_keeps_the_parts_of_an_upload(store: PayloadStore, key: bytes) -> None:
+    reference = put_all(store, key)
+    assert [keep_parts(store, reference) for _ in range(3)] == [True, False, False]
+    other = put_all(store, key)._replace(name="id/uploads/gone/")
+    with pytest.raises(JournalDamaged, match="is missing"):
+        keep_parts(store, other)

@@ -70,8 +70,17 @@ def _topic(broker: BrokerPort, body: dict[str, Any]) -> Topic:
 
 def begin(broker: BrokerPort, body: dict[str, Any]) -> dict[str, Any]:
     """Begin an upload. Raises Refused: there is no payload store."""
-    upload = streamed.begin_upload(broker.payloads, _topic(broker, body).name)
-    return {"upload": coded(upload), "part_bytes": limits.PART_BYTES}
+    topic = _topic(broker, body).name
+    once = body.get("once", False)
+    if not isinstance(once, bool):
+        raise BadRequest("once", "true or false", once)
+    owner = broker.payload_owner(topic) if once else ""
+    upload = streamed.begin_upload(broker.payloads, topic, owner)
+    return {
+        "upload": coded(upload),
+        "part_bytes": limits.PART_BYTES,
+        "direct": broker.payloads.are_direct,
+    }
 
 
 def put(broker: BrokerPort, body: dict[str, Any]) -> dict[str, Any]:
@@ -91,17 +100,27 @@ def end(broker: BrokerPort, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def sign_upload(broker: BrokerPort, body: dict[str, Any]) -> dict[str, Any]:
-    """Begin an upload past the broker. Raises as signed_parts.sign_upload."""
+    """Begin an upload past the broker, or have more parts of one go past it. Raises as
+    signed_parts.sign_upload, sign_parts."""
+    if "upload" in body:
+        text, topic = decoded(body, "upload"), _topic(broker, body)
+        more = signed_parts.sign_parts(broker.payloads, topic, text, _places(body))
+        return {"upload": body["upload"], "part_bytes": limits.PART_BYTES, **more._asdict()}
     upload, parts = signed_parts.sign_upload(
         broker.payloads, _topic(broker, body), whole(body, "bytes")
     )
     return {"upload": coded(upload), "part_bytes": limits.PART_BYTES, **parts._asdict()}
 
 
+def _places(body: dict[str, Any]) -> signed_parts.Places:
+    end = whole(body, "end") if "end" in body else None
+    return signed_parts.Places(whole(body, "first", 0), end)
+
+
 def sign_payload(broker: BrokerPort, body: dict[str, Any]) -> dict[str, Any]:
     """Where a payload is read past the broker. Raises as signed_parts.sign_payload."""
     voucher, topic = decoded(body, "voucher"), _topic(broker, body)
-    found, parts = signed_parts.sign_payload(broker.payloads, topic.name, voucher)
+    found, parts = signed_parts.sign_payload(broker.payloads, topic.name, voucher, _places(body))
     values = {"bytes": found.byte_count, "part_bytes": found.part_bytes}
     return {**values, "digests": coded(found.digests), **parts._asdict()}
 

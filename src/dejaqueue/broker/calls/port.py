@@ -62,5 +62,6 @@ class BrokerPort(Protocol):
     def delete_topic(self, name: str) -> None: ...  # noqa: D102
     def cluster(self, topic: str = "", *, servers: bool = False) -> dict[str, Any]: ...  # noqa: D102
     def open_write(self, stream: WriteStream, sender: Sender) -> Writer: ...  # noqa: D102
+    def payload_owner(self, name: str) -> str: ...  # noqa: D102
     def erase_payloads(self, names: Sequence[str]) -> None: ...  # noqa: D102
     def act_on_servers(self, name: str, body: dict[str, Any]) -> dict[str, Any]: ...  # noqa: D102

@@ -4,6 +4,7 @@ Names in the store, of which nothing but the broker's own is ever deleted:
 
     <store of journals>/<number>-<topic, or shard>/<random>      a payload
     <store of journals>/<number>-<topic, or shard>/<random>/…    parts of one that is streamed
+    <store of journals>/<number>-<topic>/once-<when, ms>-<random>/…  the same, as it was uploaded
     <store of journals>/<number>-<topic, or shard>/cold-<random> payloads of many messages
     <store of journals>/ended/<when, ms>/<the same two>          it is kept for backups until later
     <store of journals>/uploads/<random>/…                       one that no message has yet
@@ -44,7 +45,7 @@ from dejaqueue.payloads.payload_store import (
     open_payload_store,
     slice_of,
 )
-from dejaqueue.payloads.streamed_store import copy_parts
+from dejaqueue.payloads.streamed_store import copy_parts, keep_parts
 from dejaqueue.payloads.voucher_seal import VoucherSeal
 from dejaqueue.schema import arrow_calls as pc
 from dejaqueue.schema.references import Reference, marked_rows
@@ -56,6 +57,9 @@ DOCUMENT: Final = "payloads"
 FORMER: Final = "former"
 """Of the document: ids of brokers whose payloads are this one's now."""
 UPLOADS: Final = "uploads"
+UPLOAD_MS: Final = 6 * 3_600_000
+"""A streamed payload can be sent in messages for so long, or gets its next part."""
+_ONCE: Final = "once-"
 NO_STORE: Final = "this broker has no payload store (payloads.url)"
 THREADS: Final = 16
 AHEAD: Final = 2
@@ -184,6 +188,26 @@ class Payloads:
         """
         return f"{self.id}/{owner}/{prefix}{os.urandom(16).hex()}"
 
+    def new_upload(self, owner: str = "") -> str:
+        """A name for parts that no message has yet, with its slash.
+
+        Args:
+            owner: as for `new_name`, whose one message it is for; "" = for any.
+        """
+        drawn = f"{os.urandom(16).hex()}/"
+        if not owner:
+            return f"{self.id}/{UPLOADS}/{drawn}"
+        return f"{self.id}/{owner}/{_ONCE}{self.clock.utc_ms():x}-{drawn}"
+
+    def may_keep(self, name: str, owner: str) -> bool:
+        """Whether the first message that an upload is sent in may have its parts as they are."""
+        head = f"{self.id}/{owner}/{_ONCE}"
+        if not name.startswith(head):
+            return False
+        # One that is as old as what the collector takes for an orphan may be going already.
+        begun_ms = int(name.removeprefix(head).partition("-")[0], 16)
+        return self.clock.utc_ms() - begun_ms < UPLOAD_MS
+
     def is_own(self, name: str) -> bool:
         """Whether a payload is of these journals: others' are never deleted."""
         return name.partition("/")[0] in self.ids
@@ -196,6 +220,12 @@ class Payloads:
     def new_key(self) -> bytes:
         """A key for a payload; b"" = it is not encrypted."""
         return os.urandom(KEY_BYTES) if self._is_sealed else b""
+
+    @property
+    def are_direct(self) -> bool:
+        """Whether streamed payloads may go past the broker."""
+        signs = self.store is not None and self.store.signs
+        return signs and not self._is_sealed and self.settings.payloads.direct
 
     def needed(self) -> PayloadStore:
         """The store. Raises Unavailable: there is none."""
@@ -286,6 +316,17 @@ class Payloads:
             raise
         self.count(stored=1, stored_bytes=reference.byte_count)
         return copy
+
+    def keep_streamed(self, reference: Reference) -> bool:
+        """Have a message keep the parts of an upload as they are, on this thread; False = another
+        one may have them, or the store cannot tell. Raises as `copy_streamed`."""
+        try:
+            kept = keep_parts(self.needed(), reference)
+        except DejaQError as error:
+            self.count_failure(error)
+            raise
+        self.count(stored=int(kept), stored_bytes=reference.byte_count * kept)
+        return kept
 
     # --- reading ------------------------------------------------------------------------------
 

@@ -14,12 +14,11 @@ See: payloads.py; uploads.py, which takes vouchers in; payloads/streamed_store.p
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dejaqueue import limits
-from dejaqueue.broker.payloads.payloads import NO_STORE, UPLOADS, Payloads
+from dejaqueue.broker.payloads.payloads import NO_STORE, Payloads
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused
 from dejaqueue.model import Topic
 from dejaqueue.payloads import streamed_store
@@ -57,13 +56,18 @@ def byte_count_max(topic: Topic) -> int:
 # --- in -------------------------------------------------------------------------------------------
 
 
-def begin_upload(payloads: Payloads, topic: str) -> bytes:
-    """What a client shows with each part of a new payload. Raises Refused."""
-    name = f"{payloads.id}/{UPLOADS}/{os.urandom(16).hex()}/"
+def begin_upload(payloads: Payloads, topic: str, owner: str = "") -> bytes:
+    """What a client shows with each part of a new payload. Raises Refused.
+
+    Args:
+        owner: as for Payloads.new_upload.
+    """
+    name = payloads.new_upload(owner)
     return seal_of(payloads).voucher(Reference(name, 0, b"", payloads.new_key()), topic, UPLOAD)
 
 
-def _upload_of(payloads: Payloads, topic: str, upload: bytes) -> Reference:
+def upload_of(payloads: Payloads, topic: str, upload: bytes) -> Reference:
+    """What an upload is. Raises BadRequest: it is of another topic, or none. Refused."""
     if parse_voucher(upload, UPLOAD, "upload").topic != topic:
         raise BadRequest("upload", "one that was begun for this topic", upload[:32])
     return seal_of(payloads).opened(upload, UPLOAD, "upload")
@@ -76,7 +80,7 @@ def put_part(payloads: Payloads, topic: Topic, upload: bytes, part: UploadedPart
         BadRequest: it is none, or its bytes are not those that were sent. Refused, Unavailable,
             ResourceExhausted.
     """
-    begun = _upload_of(payloads, topic.name, upload)
+    begun = upload_of(payloads, topic.name, upload)
     size, most = len(part.content), limits.PART_BYTES
     if not 1 <= size <= most:
         raise BadRequest("content", f"from 1 to {most} bytes", size)
@@ -101,7 +105,7 @@ def end_upload(
         BadRequest: a part is missing, or the topic takes less. Refused, Unavailable,
             ResourceExhausted.
     """
-    begun = _upload_of(payloads, topic.name, upload)
+    begun = upload_of(payloads, topic.name, upload)
     parts = new_part_list(byte_count, digests)
     check_size(topic, byte_count)
     store = payloads.needed()
@@ -128,6 +132,8 @@ def adopt(payloads: Payloads, voucher: bytes, topic: Topic, owner: str) -> Refer
     reference = seal_of(payloads).opened(voucher, field="payload")
     check_size(topic, reference.byte_count)
     try:
+        if payloads.may_keep(reference.name, owner) and payloads.keep_streamed(reference):
+            return reference
         # Each message has one of its own, also of two that are sent with one voucher.
         return payloads.copy_streamed(reference, payloads.new_name(owner))
     except JournalDamaged as missing:

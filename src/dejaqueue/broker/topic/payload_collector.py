@@ -27,6 +27,7 @@ from dejaqueue.broker.payloads.cold_objects import is_cold_name
 from dejaqueue.broker.payloads.payloads import (
     NO_STORE,
     STALE_MS,
+    UPLOAD_MS,
     UPLOADS,
     EndedPayload,
     Payloads,
@@ -44,8 +45,6 @@ log = logging.getLogger("dejaqueue.broker")
 
 ORPHAN_MS: Final = 86_400_000
 """What no message refers to is deleted when it is so old: one may be about to."""
-UPLOAD_MS: Final = 6 * 3_600_000
-"""A streamed payload can be sent in messages for so long, or gets its next part."""
 COLLECT_MS: Final = 3_600_000
 """So often what is stored is compared with what is live."""
 FIRST_MS: Final = 60_000

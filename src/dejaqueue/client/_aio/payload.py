@@ -50,6 +50,8 @@ class AsyncPayload:
 
     def close(self) -> None:
         """Let go of what was read ahead. Twice is fine."""
+        if self._download is not None:
+            self._download.close()
         self._download, self._held = None, memoryview(b"")
 
     async def _more(self) -> bool:

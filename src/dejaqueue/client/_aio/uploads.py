@@ -7,6 +7,8 @@ See: client/streamed.py; payload.py, how such a payload is read.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dejaqueue.client._aio import waiting
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.streamed import OnProgress, Source, upload_all
@@ -19,7 +21,12 @@ class AsyncUploads:
     _core: ClientCore
 
     async def upload(
-        self, topic: str, source: Source, *, on_progress: OnProgress | None = None
+        self,
+        topic: str,
+        source: Source,
+        *,
+        on_progress: OnProgress | None = None,
+        once: bool = False,
     ) -> bytes:
         """Stream a payload to the broker's payload store; what to send as its message's payload.
 
@@ -32,6 +39,8 @@ class AsyncUploads:
             source: a file that was opened in binary mode, or an iterator of bytes. It is read on
                 another thread in the asynchronous client.
             on_progress: called with how many bytes more were stored, on that thread.
+            once: it is for one message, which then keeps what was stored; else each message has a
+                copy. Sent in a second one while the first is there, it is copied for that.
 
         Returns:
             A voucher; of up to 256 KiB the payload itself.
@@ -48,7 +57,8 @@ class AsyncUploads:
         """
         check_topic_name(topic)
         report = on_progress or _ignored
-        return await waiting.run(upload_all, self._core.part_calls, topic, source, report)
+        call = partial(upload_all, self._core.part_calls, topic, source, report, once=once)
+        return await waiting.run(call)
 
 
 def _ignored(_byte_count: int) -> None:

@@ -368,7 +368,7 @@ class Client(Browsing, Changes, Letters, Keys, Uploads):
             Unavailable: no broker in time; the outcome is unknown.
         """
         if is_source(payload):
-            payload = self.upload(topic, payload)
+            payload = self.upload(topic, payload, once=True)
         if tracing.is_on() and type(headers) is not tracing.Carried:
             with tracing.Sending(topic) as span:
                 message_id = self.send(

@@ -7,6 +7,8 @@ See: client/streamed.py; payload.py, how such a payload is read.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dejaqueue.client._sync import waiting
 from dejaqueue.client.core import ClientCore
 from dejaqueue.client.streamed import OnProgress, Source, upload_all
@@ -18,7 +20,14 @@ class Uploads:
 
     _core: ClientCore
 
-    def upload(self, topic: str, source: Source, *, on_progress: OnProgress | None = None) -> bytes:
+    def upload(
+        self,
+        topic: str,
+        source: Source,
+        *,
+        on_progress: OnProgress | None = None,
+        once: bool = False,
+    ) -> bytes:
         """Stream a payload to the broker's payload store; what to send as its message's payload.
 
         `send` does this by itself with a file or an iterator. By itself it is for batches,
@@ -30,6 +39,8 @@ class Uploads:
             source: a file that was opened in binary mode, or an iterator of bytes. It is read on
                 another thread in the synchronous client.
             on_progress: called with how many bytes more were stored, on that thread.
+            once: it is for one message, which then keeps what was stored; else each message has a
+                copy. Sent in a second one while the first is there, it is copied for that.
 
         Returns:
             A voucher; of up to 256 KiB the payload itself.
@@ -46,7 +57,8 @@ class Uploads:
         """
         check_topic_name(topic)
         report = on_progress or _ignored
-        return waiting.run(upload_all, self._core.part_calls, topic, source, report)
+        call = partial(upload_all, self._core.part_calls, topic, source, report, once=once)
+        return waiting.run(call)
 
 
 def _ignored(_byte_count: int) -> None:

@@ -85,6 +85,7 @@ class ConsumeCore:
         self._settings = settings
         self._link_for = link_for
         self._watch = watch
+        self.part_calls = PartCalls(transport, clock, settings.retry_ms_max, watch.where)
         self._mutex = threading.Lock()
         self._holder = Holder()
         self._open = OpenRows()
@@ -107,11 +108,6 @@ class ConsumeCore:
         self._together = SettleBatches(alarm, self._send_together)
         self._settling = Settling(stream.topic, link_for, self._ring)
         self._releases = Release(transport, stream.topic, clock, watch)
-
-    @property
-    def part_calls(self) -> PartCalls:
-        """Calls of payloads that are streamed."""
-        return PartCalls(self._transport, self.clock, self._settings.retry_ms_max)
 
     # --- the stream ----------------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from dejaqueue.access.calls import ACTIONS
+from dejaqueue.access.calls import ACTIONS, bytes_past
 from dejaqueue.http import payload_shapes as shapes
 from dejaqueue.http.bodies import json_object
 from dejaqueue.http.direct import json_answer
 from dejaqueue.http.openapi import TopicName, answers, body, route
-from dejaqueue.http.service import principal_of, service_of
+from dejaqueue.http.service import account_of, principal_of, service_of
 
 router = APIRouter(prefix="/v1/topics/{topic}/payload", tags=["messages"])
 Body = Annotated[dict[str, Any], Depends(json_object)]
@@ -72,4 +72,6 @@ def sign_payload(request: Request, topic: TopicName, values: Body) -> Response:
 def _act(request: Request, topic: str, name: str, values: dict[str, Any]) -> dict[str, Any]:
     called = values | {"topic": topic}
     ACTIONS[name].rule.require(principal_of(request), called)
+    if byte_count := bytes_past(name, called):
+        account_of(request).take_sent(0, byte_count, wait=False)
     return service_of(request).broker.call(name, called)

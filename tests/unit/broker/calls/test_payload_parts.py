@@ -5,6 +5,7 @@ Not covered: what is stored (tests/unit/broker/payloads/test_streamed.py).
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from dejaqueue.broker.payloads.payloads import AHEAD
 from dejaqueue.errors import BadRequest, TopicUnknown
 from dejaqueue.model import Topic
 from dejaqueue.payloads import streamed_store
+from dejaqueue.schema.vouchers import UPLOAD
 from dejaqueue.setting_groups import PayloadSettings
 from dejaqueue.settings import BrokerSettings, JournalSettings
 from tests.patience import until
@@ -85,10 +87,22 @@ def test_parts_are_read_ahead_and_sent_without_a_copy(
     assert sorted(asked) == list(range(-1, 6))
 
 
+def test_an_upload_says_for_whom_it_is_and_how_parts_may_go(broker: Broker) -> None:
+    assert broker.payloads.seal is not None
+    for once, owner in ((False, "uploads"), (True, broker.payload_owner("t"))):
+        begun = broker.call("begin_payload", {"topic": "t", "once": once})
+        assert begun["direct"] is False  # a directory
+        upload = base64.b64decode(begun["upload"])
+        name = broker.payloads.seal.opened(upload, UPLOAD).name
+        assert name.split("/")[1] == owner
+
+
 def test_what_is_no_field_is_refused(broker: Broker) -> None:
     for name in ("begin_payload", "put_payload_part"):
         with pytest.raises(BadRequest):
             broker.call(name, {"topic": 5, "upload": "", "index": 0, "digest": ""})
+    with pytest.raises(BadRequest, match="once: true or false"):
+        broker.call("begin_payload", {"topic": "t", "once": 1})
     with pytest.raises(TopicUnknown):
         broker.call("begin_payload", {"topic": "unknown"})
     with pytest.raises(BadRequest, match="content"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.payloads.payloads import WAITING_BYTES_MAX, Payloads
+from dejaqueue.broker.payloads.payloads import UPLOAD_MS, WAITING_BYTES_MAX, Payloads
 from dejaqueue.errors import JournalDamaged, ResourceExhausted, Unavailable
 from dejaqueue.journal.registry import open_store
 from dejaqueue.payloads.payload_store import PayloadStore
@@ -50,6 +50,40 @@ def test_names_are_own_and_never_the_same(payloads: Payloads) -> None:
     assert len(names) == 100
     assert all(payloads.is_own(name) for name in names)
     assert not payloads.is_own("other/1-t/x")
+
+
+def test_an_upload_for_one_message_is_kept_by_one_of_its_topic_while_it_is_young(
+    payloads: Payloads,
+) -> None:
+    name = payloads.new_upload("1-t")
+    assert name.startswith(f"{payloads.id}/1-t/once-")
+    assert name.endswith("/")
+    assert payloads.may_keep(name, "1-t")
+    for owner in ("2-t", "1-t@0", "1"):
+        assert not payloads.may_keep(name, owner)
+    others = (payloads.new_upload(), f"{payloads.new_name('1-t')}/", name.replace(payloads.id, "x"))
+    for other in others:
+        assert not payloads.may_keep(other, "1-t")
+    assert isinstance(payloads.clock, VirtualClock)
+    payloads.clock.advance(ms=UPLOAD_MS - 1)
+    assert payloads.may_keep(name, "1-t")
+    payloads.clock.advance(ms=1)
+    assert not payloads.may_keep(name, "1-t")
+
+
+def test_payloads_go_directly_where_a_store_signs_and_they_are_not_encrypted(
+    payloads: Payloads,
+) -> None:
+    assert not payloads.are_direct  # a directory
+    assert payloads.store is not None
+    payloads.store._bucket.signs = True
+    assert payloads.are_direct
+    payloads._is_sealed = True
+    assert not payloads.are_direct
+    payloads._is_sealed = False
+    through = payloads.settings.payloads.model_copy(update={"direct": False})
+    payloads.settings = payloads.settings.model_copy(update={"payloads": through})
+    assert not payloads.are_direct
 
 
 def test_without_a_url_nothing_goes_to_a_store__and_what_is_there_is_told(tmp_path: Path) -> None:

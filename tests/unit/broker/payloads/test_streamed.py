@@ -15,7 +15,7 @@ import pytest
 
 from dejaqueue import limits
 from dejaqueue.broker.payloads import streamed
-from dejaqueue.broker.payloads.payloads import Payloads
+from dejaqueue.broker.payloads.payloads import UPLOAD_MS, Payloads
 from dejaqueue.broker.payloads.streamed import UploadedPart
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.journal.registry import open_store
@@ -47,8 +47,8 @@ def payloads(tmp_path: Path) -> Iterator[Payloads]:
     made.close()
 
 
-def uploaded(payloads: Payloads) -> bytes:
-    upload = streamed.begin_upload(payloads, TOPIC.name)
+def uploaded(payloads: Payloads, owner: str = "") -> bytes:
+    upload = streamed.begin_upload(payloads, TOPIC.name, owner)
     streamed.put_part(payloads, TOPIC, upload, UploadedPart(0, CONTENT, DIGEST))
     return streamed.end_upload(payloads, TOPIC, upload, len(CONTENT), DIGEST)
 
@@ -64,6 +64,35 @@ def test_what_was_uploaded_is_adopted_and_read(payloads: Payloads) -> None:
     names.add(streamed.adopt(payloads, voucher, TOPIC, "1-videos").name)
     names.add(streamed.adopt(payloads, delivered, TOPIC, "1-videos").name)
     assert len(names) == 3  # each message has its own
+
+
+def test_the_first_message_keeps_an_upload_for_one__others_have_copies(
+    payloads: Payloads,
+) -> None:
+    owner = "1-videos"
+    voucher = uploaded(payloads, owner)
+    first = streamed.adopt(payloads, voucher, TOPIC, owner)
+    assert payloads.seal is not None
+    assert first == payloads.seal.opened(voucher)
+    delivered = payloads.seal.voucher(first, TOPIC.name)
+    names = {first.name}
+    for again, of in ((voucher, owner), (delivered, owner), (voucher, "2-others")):
+        copy = streamed.adopt(payloads, again, TOPIC, of)
+        assert copy.name.startswith(f"{payloads.id}/{of}/")
+        names.add(copy.name)
+    assert len(names) == 4
+    late = uploaded(payloads, owner)
+    assert isinstance(payloads.clock, VirtualClock)
+    payloads.clock.advance(ms=UPLOAD_MS)
+    assert streamed.adopt(payloads, late, TOPIC, owner).name not in late.decode("latin-1")
+
+
+def test_an_upload_that_is_gone_is_kept_by_nobody(payloads: Payloads) -> None:
+    voucher = uploaded(payloads, "1-videos")
+    store = payloads.needed()
+    store.delete([one.name for one in store.objects(f"{payloads.id}/1-videos/")])
+    with pytest.raises(BadRequest, match="still there"):
+        streamed.adopt(payloads, voucher, TOPIC, "1-videos")
 
 
 def test_a_part_that_was_altered_on_its_way_is_refused(payloads: Payloads) -> None:

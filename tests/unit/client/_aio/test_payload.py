@@ -18,6 +18,10 @@ class Parts:
 
     def __init__(self) -> None:
         self._parts = [b"abcd", b"efgh", b"i", b""]
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
 
     def next_part(self) -> bytes:
         return self._parts.pop(0) if self._parts else b""
@@ -35,6 +39,15 @@ def test_it_is_read_in_any_sizes() -> None:
             return [await payload.read(size) for size in (2, 0, 5, -1, -1, 3)]
 
     assert asyncio.run(story()) == [b"ab", b"", b"cdefg", b"hi", b"", b""]
+
+
+def test_closing_it_lets_go_of_what_is_on_its_way() -> None:
+    parts: Any = Parts()
+    payload = AsyncPayload(parts)
+    for _ in range(2):
+        payload.close()
+    assert parts.closed == 1
+    assert asyncio.run(payload.read()) == b""
 
 
 def test_it_is_given_in_pieces__from_where_it_is() -> None:
