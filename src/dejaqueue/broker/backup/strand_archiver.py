@@ -23,7 +23,7 @@ from typing import Final
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.log_chain import LogChain
-from dejaqueue.backup.log_pieces import LogPiece, digest_of
+from dejaqueue.backup.log_pieces import LogPiece, digest_of, farther
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import LogCut, last_pieces, strand_name, strands_of
 from dejaqueue.broker.backup.archived_line import strangeness
@@ -33,7 +33,6 @@ from dejaqueue.broker.backup.archiver import (
     Archiver,
     ArchiverPort,
     ChainError,
-    farther,
 )
 from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
 from dejaqueue.broker.backup.cut import serve_used
@@ -274,6 +273,7 @@ class StrandArchiver(Archiver):
             return
         mine = {name: position for name, position in covered.items() if name in self._reached}
         self._reached = farther(self._reached, mine)
+        self._logs.keep(self._reached)
         for name, position in mine.items():
             self._is_archived(name, position)
         try:

@@ -473,6 +473,7 @@ class Standby:
         try:
             self._catch_up(follower)
         except JournalDamaged as damage:
+            self._check_chain(is_read_again=True)  # what newer backups cover is given up
             self._check_damage(follower, damage)
             raise
         if record.is_astray and record.at_ms == follower.at_ms:
