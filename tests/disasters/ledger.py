@@ -23,6 +23,8 @@ SINGLES, LEFT, RIGHT = "singles", "left", "right"
 SCRATCH_ROWS, SCRATCH_BYTES = 40, 9_000
 """Of a topic that is deleted: more than a file of the journal has."""
 AGAIN_SECONDS = 0.02
+PAUSE_SECONDS = 0.003
+"""Between two things of one thread: a disaster is about order, not about load."""
 
 
 def now_ms() -> int:
@@ -140,9 +142,7 @@ class Work:
         errors: what is no error of ours.
     """
 
-    def __init__(
-        self, url: Callable[[], str], ledger: Ledger, name: str, *, deletes: bool
-    ) -> None:
+    def __init__(self, url: Callable[[], str], ledger: Ledger, name: str, *, deletes: bool) -> None:
         self._url, self._ledger, self._name = url, ledger, name
         self._ends = threading.Event()
         self.refused: list[NotActive] = []
@@ -177,6 +177,7 @@ class Work:
         while not self._ends.is_set():
             yield f"{self._name}-{kind}-{now_ms()}-{number}".encode()
             number += 1
+            self._ends.wait(PAUSE_SECONDS)
 
     def _send(self, client: Client) -> None:
         for number, payload in enumerate(self._payloads("single")):
@@ -186,7 +187,7 @@ class Work:
 
     def _consume(self, client: Client) -> None:
         while not self._ends.is_set():
-            with client.consume(SINGLES, idle_ms=100, prefetch=20) as messages:
+            with client.consume(SINGLES, idle_ms=200, prefetch=20) as messages:
                 for message in messages:
                     began_ms = now_ms()
                     self._ledger.handed.append((began_ms, message.payload))

@@ -150,6 +150,8 @@ def _drawn(draw: random.Random, kind: str, archive: str, *, is_long: bool = Fals
         target=target,
         damage="none" if way in ("again", "standby") else draw.choice(DAMAGES),
         skips=draw.random() < 0.5,
-        kills=tuple(draw.randrange(1, 40) if in_s3 else draw.randrange(5, 350) for _ in range(kills)),
+        kills=tuple(
+            draw.randrange(1, 40) if in_s3 else draw.randrange(5, 350) for _ in range(kills)
+        ),
         part=draw.random(),
     )

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from dejaqueue.cli.main import main
+from tests.disasters.planted import PLANTED, plant
 from tests.patience import PATIENCE_SECONDS, until
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -30,8 +32,7 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, said: str)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["dejaq", *arguments]
-    from dejaqueue.cli.main import main
-
+    plant(environment.get(PLANTED, ""))
     main()
 
 

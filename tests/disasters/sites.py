@@ -11,9 +11,11 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from dev.services import Service, start
+from dev.services import start
+from dev.services.versitygw import Versitygw
 from tests.crash.test_processes_kill import children_of, is_gone
 from tests.disasters.processes import Command
 from tests.disasters.store_proxy import StoreProxy
@@ -26,6 +28,7 @@ LEASE_MS = 500
 DRAFT = ".draft"
 OURS = ("Traceback (most recent call last)", "InternalError", "an error of ours", "in the broker;")
 """What no log and no refusal says."""
+NONE: Mapping[str, object] = MappingProxyType({})
 EXIT_STATUSES = range(2, 9)
 """Those that have a meaning; 1 is anything else."""
 
@@ -35,10 +38,10 @@ class Ground:
     it."""
 
     def __init__(self) -> None:
-        self._store: Service = start("versitygw")
+        self._store = start("versitygw")
+        assert isinstance(self._store, Versitygw)
         self.proxy = StoreProxy(self._store.port)
-        environment: dict[str, str] = getattr(self._store, "environment")
-        self.environment = environment | {
+        self.environment = self._store.environment | {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.proxy.port}"
         }
 
@@ -84,7 +87,9 @@ class Place:
         path.write_text(base64.b64encode(os.urandom(32)).decode())
         return f"file:{path}"
 
-    def command(self, *arguments: str, settings: Mapping[str, object] = {}, log: str = "") -> Command:  # noqa: B006 - read only
+    def command(
+        self, *arguments: str, settings: Mapping[str, object] = NONE, log: str = ""
+    ) -> Command:
         """Give a command; it may still run."""
         own = {f"DEJAQ_{name.upper()}": str(value) for name, value in settings.items()}
         said = self.root / (log or f"command-{len(self.commands)}.log")
@@ -141,9 +146,7 @@ class Site:
         url: where its journals are, as `dejaq` is told.
     """
 
-    def __init__(
-        self, place: Place, name: str, kind: str, settings: Mapping[str, object]
-    ) -> None:
+    def __init__(self, place: Place, name: str, kind: str, settings: Mapping[str, object]) -> None:
         self.place, self.name, self.kind = place, name, kind
         self.settings = {
             "journal__segment_bytes": SEGMENT_BYTES,

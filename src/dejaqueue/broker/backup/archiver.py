@@ -510,7 +510,7 @@ class Archiver:
                     raise ChainError(f"piece {piece.number} is another one") from None
                 return False
             self._reached = dict(piece.reached)
-            self._logs.archived(self._reached)
+            self._logs.reach(self._reached)
             if is_last and self._oldest_us:
                 self.waits.add(self._broker.clock.now_us() - self._oldest_us)
         return True

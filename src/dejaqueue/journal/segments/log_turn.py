@@ -92,7 +92,7 @@ class LogTurn:
             if not one.has_failed:
                 one.room.let_archived_go()
 
-    def archived(self, reached: Mapping[str, int]) -> None:
+    def reach(self, reached: Mapping[str, int]) -> None:
         """Who follows has this, and wants what is behind, if that stays still."""
         if self.kept is not None:
             self.keep(reached)
