@@ -23,6 +23,8 @@ from tests.disasters.sites import LEASE_MS, Ground, Place, Site, check_named, fl
 from tests.disasters.store_proxy import Trouble
 from tests.patience import PATIENCE_SECONDS, until
 
+ARCHIVES_NOTHING: dict[str, object] = {"backup__url": "", "backup__archive_interval_ms": 0}
+"""What is served for a look must not take a backup of that, which would be the newest."""
 PUTS, GETS = ("PUT",), ("GET", "HEAD")
 LOOK_SECONDS = 0.05
 STRIKE_SECONDS = 1.0
@@ -414,7 +416,7 @@ class _Round:
             if command.status() == 0:
                 found: dict[str, Any] = json.loads(command.out)
                 return found
-            broker = site.start()
+            broker = site.start(**ARCHIVES_NOTHING)
             if broker.has_ended:
                 said = check_named(broker)
                 assert "restore" in said or "is missing" in said, said
@@ -460,7 +462,7 @@ class _Round:
 
     def _skip_damaged(self, settings: dict[str, object]) -> None:
         """What is whole is restored, and the rest has a name; or nothing is."""
-        site = self._of.new_site("directory")
+        site = self._of.new_site("directory", **ARCHIVES_NOTHING)
         command = self._place.done(*self._arguments(site, ("--skip-damaged",)), settings=settings)
         if command.status() != 0:
             check_named(command)

@@ -280,6 +280,7 @@ class RecordArchiver(StrandArchiver):
     def _store_turn(self) -> None:
         self._follow_logs()
         if self._leads():
+            self._compare_chain()
             self._cut = self._taken_cut()
         changed_us = self._hold.take_changed()
         self._oldest_us = self._oldest_us or changed_us
