@@ -121,7 +121,8 @@ class Found:
         """Of a broker that serves. Raises DejaQError."""
         with Client(url) as client:
             topics = [one.name for one in client.topics()]
-            return cls(*(payloads(client, name) for name in (SINGLES, LEFT, RIGHT)), topics)
+            singles, left, right = (payloads(client, name) for name in (SINGLES, LEFT, RIGHT))
+            return cls(singles, left, right, topics)
 
 
 def payloads(client: Client, topic: str) -> list[bytes]:

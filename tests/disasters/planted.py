@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dejaqueue.broker.backup import archiver, restoring
+from dejaqueue.broker.backup import archiver
 from dejaqueue.broker.backup.archiver import Archiver
 from dejaqueue.broker.standby.standby import Standby
 
@@ -38,14 +38,6 @@ def _older_copies_go_on() -> None:
     setattr(archiver, "check_line", lambda *_: None)  # noqa: B010
 
 
-def _half_a_restore_is_served() -> None:
-    """A broker starts on what a killed restore has left."""
-    from dejaqueue.broker import broker
-
-    assert broker.check_finished is restoring.check_finished
-    setattr(broker, "check_finished", lambda *_: None)  # noqa: B010
-
-
 def _a_standby_is_promoted_before_it_has_read() -> None:
     """It takes the place of the other one with what it has."""
     setattr(Standby, "_catch_up", lambda *_: None)  # noqa: B010
@@ -56,7 +48,6 @@ PLANTS: dict[str, Callable[[], None]] = {
     "instants are later": _instants_are_later,
     "the fence is not read": _the_fence_is_not_read,
     "older copies go on": _older_copies_go_on,
-    "half a restore is served": _half_a_restore_is_served,
     "a standby is promoted before it has read": _a_standby_is_promoted_before_it_has_read,
 }
 

@@ -39,7 +39,6 @@ FINDING: dict[str, dict[str, Any]] = {
     "instants are later": {"way": "restore"},
     "the fence is not read": {"way": "standby"},
     "older copies go on": {"way": "older copy"},
-    "half a restore is served": {"way": "restore", "kills": tuple(range(60, 300, 15))},
     "a standby is promoted before it has read": {"way": "standby"},
 }
 """In which round each planted bug shows itself."""
