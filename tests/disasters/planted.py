@@ -39,7 +39,8 @@ def _older_copies_go_on() -> None:
 
 
 def _a_standby_is_promoted_before_it_has_read() -> None:
-    """It takes the place of the other one with what it has."""
+    """It takes the place of the other one with what it was filled with."""
+    setattr(Standby, "_follow", lambda *_: False)  # noqa: B010
     setattr(Standby, "_catch_up", lambda *_: None)  # noqa: B010
     setattr(Standby, "_stepped", lambda *_: False)  # noqa: B010
 
