@@ -126,7 +126,7 @@ def taken(client: Client, where: str, *, full: bool = False) -> dict[str, Any]:
 
     def has_ended() -> bool:
         progress.update(client.backup_progress())
-        return progress["state"] != "running"
+        return str(progress["state"]) != "running"
 
     def is_taken() -> bool:
         until(is_begun, "no other backup is being taken")

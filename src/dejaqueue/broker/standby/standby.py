@@ -468,8 +468,8 @@ class Standby:
     def _take_place(self) -> None:
         record = self.record
         assert record is not None
-        # Before the fence, which nobody takes back: where pieces were given up, as backups have what
-        # is in them, a strand seems to end.
+        # Before the fence, which nobody takes back: where pieces were given up, since backups
+        # have what they had, a strand seems to end.
         follower, bucket = self._connected(), self._bucket()
         self._check_chain(is_read_again=True)
         try:

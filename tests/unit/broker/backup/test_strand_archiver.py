@@ -291,6 +291,7 @@ def test_a_chain_of_which_nobody_lived_to_tell_is_found(
     one.append(0)
     two.append(1)
     until(lambda: place.found(manifest)[0] == place.found(manifest)[1] == [2], "both go on in it")
+    assert one.archiver.note().chain == two.archiver.note().chain == manifest.chain
     until(lambda: strands_of(place.archive.bucket, CHAIN) == [], "the one before is deleted")
 
 
