@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dejaqueue.cli.main import main
@@ -78,7 +79,8 @@ class Command:
     def send(self, number: signal.Signals) -> None:
         """A signal; none if it has ended."""
         if not self.has_ended:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it was killed in this moment, by a request
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL; returns when it has ended."""
