@@ -228,7 +228,7 @@ class _Round:
             site.serves()
         self._wait(plan.load_seconds)
         is_away = plan.trouble is not Trouble.NONE and not plan.trouble_ends
-        if plan.way == "older copy" or (plan.settles and not is_away):
+        if not is_away and (plan.settles or plan.way == "older copy"):
             self._settle()
             self._wait(plan.load_seconds * plan.part)
 
