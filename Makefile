@@ -191,7 +191,7 @@ chaos-containers: venv-dev ## three containers of the image, of which one is kil
 	@scripts/install_containers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.chaos.containers $(ARGS)
 
-reliability: venv-dev ## everything that breaks things on purpose, in half an hour (SEEDS=2000 SEED=first ARGS="--chaos-minutes N")
+reliability: venv-dev ## everything that breaks things on purpose, in an hour or so (SEEDS=2000 SEED=first ARGS="--chaos-minutes N")
 	@scripts/install_pythons.sh
 	@scripts/install_servers.sh || true
 	@scripts/install_clients.sh go java || true
