@@ -168,13 +168,14 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         scheme = "grpc+tcp" if tls is None else "grpc+tls"
         mutual = tls is not None and tls.client_ca is not None
         middleware = {KEY: CallCounter(broker, Callers(gate, mutual=mutual))}
-        super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
         self.forwarding, self.sharded, self._open_streams = shared
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
         self._ending = False
+        # The last of all: it listens from here on, and whoever waited for the port calls at once.
+        super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
 
     def _near_names(self, caller: Principal) -> telling_near_names:
         return telling_near_names(self._broker.topics, caller.sees)
