@@ -151,7 +151,7 @@ PLANTED ?=
 fuzz: venv-dev ## spoilt Arrow batches at a broker: no death, no InternalError, no secret (BATCHES=1000000 SEED=first PLANTED=hole)
 	@PYTHONPATH=src:. $(PY) -m tests.hostile.fuzz --batches $(BATCHES) --seed $(SEED) --planted "$(PLANTED)"
 
-.PHONY: mutants crash powercut crash-states soak mixture chaos chaos-containers reliability
+.PHONY: mutants crash powercut crash-states disasters soak mixture chaos chaos-containers reliability
 mutants: venv-dev ## plant every bug in the simulation, and say which seed finds it (ARGS=names)
 	@PYTHONPATH=src:. $(PY) -m tests.simulation.find_mutants $(ARGS)
 
@@ -171,6 +171,10 @@ crash-states: venv-dev ## a crash, or a failure, at every call of the segment jo
 	@PYTHONPATH=src:. $(PY) -m tests.crash.crash_states --states $(STATES) --first $(SEED) $(ARGS)
 	@PYTHONPATH=src:. $(PY) -m tests.crash.failing_calls --points $(POINTS)
 
+disasters: venv-dev ## directories, buckets and archives are lost, rotten, cut off or replaced; what comes back is judged (SEED=first N=how many)
+	@scripts/install_object_stores.sh || true
+	@PYTHONPATH=src:. $(PY) -m tests.disasters --first $(SEED) --count $(N) $(ARGS)
+
 soak: venv-dev ## a mixed load for an hour, killed now and then: nothing lost, nothing grows (ARGS="--minutes N")
 	@PYTHONPATH=src:. $(PY) -m tests.soak $(ARGS)
 
@@ -187,7 +191,7 @@ chaos-containers: venv-dev ## three containers of the image, of which one is kil
 	@scripts/install_containers.sh || true
 	@PYTHONPATH=src:. $(PY) -m tests.chaos.containers $(ARGS)
 
-reliability: venv-dev ## everything that breaks things on purpose, in half an hour (SEEDS=2000 SEED=first ARGS="--chaos-minutes N")
+reliability: venv-dev ## everything that breaks things on purpose, in an hour or so (SEEDS=2000 SEED=first ARGS="--chaos-minutes N")
 	@scripts/install_pythons.sh
 	@scripts/install_servers.sh || true
 	@scripts/install_clients.sh go java || true

@@ -31,7 +31,7 @@ from tests.backups import reach_ms, restored_by_command
 from tests.cluster.embedded import EmbeddedCluster
 from tests.cluster.served import brokers_at, three_brokers
 from tests.crash.broker_process import BrokerProcess
-from tests.crash.disasters import FAR, Load, _payloads, now_ms
+from tests.crash.timed_load import FAR, Load, now_ms, payloads_of
 from tests.integration.erasure_servers import server_url
 from tests.patience import until
 from tests.server_fixtures import served
@@ -154,9 +154,9 @@ def has_much(load: PassingLoad) -> bool:
 def check(url: str, load: PassingLoad, until_ms: int) -> None:
     """Compare what is restored with what was acknowledged by then."""
     with Client(url) as client:
-        singles = _payloads(client, "singles")
-        pairs, others = _payloads(client, "left"), _payloads(client, "right")
-        first, second = _payloads(client, "first"), _payloads(client, "second")
+        singles = payloads_of(client, "singles")
+        pairs, others = payloads_of(client, "left"), payloads_of(client, "right")
+        first, second = payloads_of(client, "first"), payloads_of(client, "second")
     assert pairs == others, "a transaction in part"
     for there in (singles, pairs, first):
         assert len(there) == len(set(there)), "twice"

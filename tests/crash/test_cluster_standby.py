@@ -27,7 +27,6 @@ from dev.services import Service
 from tests.backups import reach_ms
 from tests.cluster.served import three_brokers
 from tests.crash.broker_process import BrokerProcess
-from tests.crash.disasters import FAR, Load, _payloads, now_ms
 from tests.crash.test_cluster_archive import (
     MUCH,
     PassingLoad,
@@ -41,6 +40,7 @@ from tests.crash.test_processes_archive import check as check_processes
 from tests.crash.test_processes_archive import has_much as has_sent
 from tests.crash.test_processes_kill import children_of, is_gone
 from tests.crash.test_standby_kill import starts_not
+from tests.crash.timed_load import FAR, Load, now_ms, payloads_of
 from tests.patience import until
 from tests.server_fixtures import served
 
@@ -114,7 +114,7 @@ def under_load(site: Site, standby: BrokerProcess) -> tuple[PassingLoad, int]:
         standby.start()
         followed(standby, site)
         with Client(standby.url) as client:  # it is read while it follows
-            assert _payloads(client, "left")
+            assert payloads_of(client, "left")
         sent = len(load.entered)
         until(lambda: len(load.entered) > sent + MUCH, "load goes on")
         killed_ms = now_ms()
@@ -157,7 +157,7 @@ def test_a_cluster_is_replaced_by_its_standby__and_does_not_come_back(
             standby.kill()
             standby.start()  # the same command as before
             with Client(standby.url) as client:
-                there = _payloads(client, "singles")
+                there = payloads_of(client, "singles")
             assert b"later" in there
             assert b"to the old one" not in there
         finally:
@@ -195,7 +195,7 @@ def test_processes_are_replaced_by_a_standby_while_they_run(tmp_path: Path) -> N
             until(lambda topic=topic: is_refused(site.broker, topic), "it meets the fence")  # type: ignore[misc]
         with Client(standby.url) as client:
             client.send("singles", b"later", delay=FAR)
-            assert b"to the old one" not in _payloads(client, "singles")
+            assert b"to the old one" not in payloads_of(client, "singles")
         # A process that ends is refused when it is started again, and then all end.
         process, children = site.broker.pid, children_of(site.broker.pid)
         os.kill(children[0], signal.SIGKILL)

@@ -26,8 +26,8 @@ from dejaqueue.backup.archive import Archive
 from dejaqueue.times import show_instant
 from tests.backups import reach_ms, restored_by_command
 from tests.crash.broker_process import BrokerProcess
-from tests.crash.disasters import Load, _payloads, now_ms
 from tests.crash.test_processes_kill import children_of, is_gone
+from tests.crash.timed_load import Load, now_ms, payloads_of
 from tests.patience import until
 
 INTERVAL_MS = 50
@@ -89,8 +89,8 @@ class Site:
 def check(url: str, load: Load, until_ms: int) -> None:
     """Compare what a broker has with what was acknowledged by then."""
     with Client(url) as client:
-        there = _payloads(client, "singles")
-        pairs, others = _payloads(client, "left"), _payloads(client, "right")
+        there = payloads_of(client, "singles")
+        pairs, others = payloads_of(client, "left"), payloads_of(client, "right")
     assert pairs == others, "a transaction in part"
     assert len(there) == len(set(there)), "twice"
     assert len(pairs) == len(set(pairs)), "a transaction twice"

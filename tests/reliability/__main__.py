@@ -24,6 +24,7 @@ from tests.crash.powercut_engines import ENGINES, SERVICES
 from tests.crash.storm import BACKENDS, SERVERS
 
 TAIL_BYTES = 6_000
+DISASTERS = 500
 KEPT = Path("build/reliability")
 """Where all that failed parts said is kept."""
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
@@ -75,6 +76,7 @@ def lanes(seeds: int, first: int, flips: int, chaos_minutes: float) -> list[Lane
         return Part(name, ("-m", "tests.simulation", *said, *more))
 
     chaos = ("-m", "tests.chaos", "--minutes", str(chaos_minutes / 2))
+    disasters = ("-m", "tests.disasters", "--first", str(first), "--count", str(DISASTERS))
     storms = [
         Part(f"killed 5 times: {name}", ("-m", "tests.crash.storm", "--backend", name, *_CYCLES))
         for name in BACKENDS
@@ -117,7 +119,7 @@ def lanes(seeds: int, first: int, flips: int, chaos_minutes: float) -> list[Lane
             ],
             waits=False,
         ),
-        Lane([crashes, *storms, *cuts, Part("20 disasters", ("-m", "tests.crash.disasters"))]),
+        Lane([crashes, *storms, *cuts]),
         Lane(
             [
                 _of_pytest(
@@ -130,6 +132,7 @@ def lanes(seeds: int, first: int, flips: int, chaos_minutes: float) -> list[Lane
                 _of_pytest("chaos, where namespaces are allowed", "tests/chaos"),
                 Part("soak, two minutes", ("-m", "tests.soak", "--minutes", "2")),
                 Part("mixture, four seeds", ("-m", "tests.mixture", "--count", "4")),
+                Part(f"{DISASTERS} disasters", disasters, left_out=2),
                 Part(f"chaos, {chaos_minutes:g} minutes", chaos, left_out=2),
             ]
         ),

@@ -200,3 +200,8 @@ def check_slice(one: LogSlice, what: str) -> None:
         head = entry_format.peek(stored, 0)
         if head is None or entry_format.verify(stored, 0, head) is None:
             raise JournalDamaged(f"{what}, log {one.log}: entry {local} is not what was written")
+
+
+def farther(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The later position of each log."""
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {*one, *other}}

@@ -170,7 +170,8 @@ def _fail(text: str, status: int) -> int:
     epilog="To see it work: `dejaq serve`, and in another window `dejaq topic create reminders`, "
     '`dejaq send reminders --text "stretch your legs" --delay 10s`, `dejaq consume reminders`. '
     "Exit status: 0 done, 2 wrong call, 3 refused, 4 try later or no broker, "
-    "5 damaged journal, 6 directory in use, 7 not allowed, 1 anything else.",
+    "5 damaged journal, 6 directory in use, 7 not allowed, 8 replaced by a standby, "
+    "1 anything else.",
 )
 @click.version_option(__version__, prog_name="dejaq")
 @click.pass_context

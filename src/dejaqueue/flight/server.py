@@ -179,12 +179,13 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no
         mutual = tls is not None and tls.client_ca is not None
         self.forwarding, self.sharded, self._open_streams, open_calls = shared
         middleware = {KEY: CallCounter(broker, Callers(gate, mutual=mutual), open_calls)}
-        super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
         self._broker = broker
         self._gate = gate
         self._streams: set[Callable[[], None]] = set()
         self._streams_lock = threading.Lock()
         self._ending = False
+        # The last of all: it listens from here on, and whoever waited for the port calls at once.
+        super().__init__(f"{scheme}://{host}:{port}", middleware=middleware, **secured)
 
     def _near_names(self, caller: Principal) -> telling_near_names:
         return telling_near_names(self._broker.topics, caller.sees)

@@ -207,3 +207,23 @@ def test_a_stream_that_opens_while_it_stops_is_ended_at_once(site: Site) -> None
         assert told == ["early", "late"]
     finally:
         service.shutdown()
+
+
+def test_it_has_all_that_calls_need_before_it_listens(site: Site) -> None:
+    service = _Service.__new__(_Service)
+    there: list[set[str]] = []
+
+    class Host(str):
+        """The last that is asked before the port is opened."""
+
+        __slots__ = ()
+
+        def __format__(self, _: str) -> str:
+            there.append(set(vars(service)))
+            return "127.0.0.1"
+
+    served = site.flight
+    shared = served.forwarding, served.sharded, served._open_streams
+    service.__init__(site.broker, served._gate, Host(), 0, None, shared)  # type: ignore[misc]
+    service.shutdown()
+    assert there == [set(vars(service))]

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.fence import Fence, read_fence
 from dejaqueue.backup.log_chain import LogChain
-from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of
+from dejaqueue.backup.log_pieces import LogPiece, PieceScratch, digest_of, farther
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.broker.backup.archived_line import check_line, strangeness
 from dejaqueue.broker.backup.cut import CutPort, HeldPartition, serve_used
@@ -46,7 +46,7 @@ from dejaqueue.errors import (
 )
 from dejaqueue.journal.interface import JournalStore
 from dejaqueue.journal.segments.journal import SegmentJournal
-from dejaqueue.journal.segments.log_turn import LogSlice, read_slice
+from dejaqueue.journal.segments.log_turn import LogSlice, LogTurn, read_slice
 from dejaqueue.journal.segments.store import SegmentStore
 from dejaqueue.metrics import Histogram
 from dejaqueue.settings import BrokerSettings
@@ -62,6 +62,8 @@ AGAIN_MS_MAX: Final = 5_000
 """Between tries of a store that is away."""
 STOP_SECONDS_MAX: Final = 10.0
 """A broker that stops waits so long for its last piece to be stored."""
+KEEP_US: Final = 900_000_000
+"""Logs keep nothing more for an archive that is further behind, as for backups (archive_floor)."""
 LATE_MS: Final = 5_000
 """An archive that is further behind is a warning: a store that is slow for once is none."""
 SAY_US: Final = 60_000_000
@@ -134,8 +136,7 @@ class Archiver:
         self._chain: LogChain | None = None
         self._ended: LogChain | None = None
         """The one before, of which there are pieces until another begins."""
-        self._number = self._built = 0
-        self._first = 1
+        self._first, self._number, self._built = 1, 0, 0
         self._previous = ""
         self._reached: dict[str, int] = {}
         self._buffer = PieceScratch()
@@ -184,6 +185,7 @@ class Archiver:
         if not self.is_wanted or self._broker.site.stands_by:
             return
         url = self._broker.settings.backup.url
+        self._logs.keep({})
         try:
             self._check_fence(open_bucket(url, patience_seconds=PATIENCE_SECONDS))
         except _ReplacedError as wrong:
@@ -350,7 +352,13 @@ class Archiver:
             log.exception("the archive")
             self._break("an error in the broker")
 
+    @property
+    def _logs(self) -> LogTurn:
+        """What keeps entries until they are archived."""
+        return self.store.turn
+
     def _break(self, why: str) -> None:
+        self._logs.keep(None)
         self._ended, self._chain, self._broken = self._chain or self._ended, None, why
         self._oldest_us = self._oldest_us or self._broker.clock.now_us()
         where = open_bucket(self._broker.settings.backup.url).url
@@ -365,6 +373,7 @@ class Archiver:
                 self._wait_again(AGAIN_MS_MAX)
             else:
                 self._said_us = 0
+                self._logs.keep(self._reached if self._chain is not None else None)
                 return
 
     def _wait_again(self, pause_ms: int) -> None:
@@ -435,9 +444,11 @@ class Archiver:
             self._reached, self._told_key = dict(manifest.logs), 0
             self._store_id = manifest.store
             self._chain, self._broken = self._bucket_chain(name), ""
+            self._logs.keep(self._reached)
             self._changed_us = self._changed_us or self._broker.clock.now_us()
         elif self._chain is not None and covered:
             self._reached = farther(self._reached, covered)
+            self._logs.keep(self._reached)
             try:
                 self._delete_to(self._chain, give_up_to)
             except (Unavailable, ResourceExhausted) as failure:  # with the next backup, then
@@ -499,6 +510,7 @@ class Archiver:
                     raise ChainError(f"piece {piece.number} is another one") from None
                 return False
             self._reached = dict(piece.reached)
+            self._logs.reach(self._reached)
             if is_last and self._oldest_us:
                 self.waits.add(self._broker.clock.now_us() - self._oldest_us)
         return True
@@ -580,12 +592,9 @@ class Archiver:
 
     def _fail(self, failure: DejaQError) -> None:
         self.failures += 1
+        if self.lag_us() > KEEP_US:
+            self._logs.keep(None)
         now_us = self._broker.clock.now_us()
         if not self._said_us or now_us - self._said_us > SAY_US:
             self._said_us = now_us
             log.error("the archive cannot be stored, and is tried again: %s", failure)
-
-
-def farther(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """The later position of each log."""
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {*one, *other}}

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.shard.core import PartitionCore
@@ -30,6 +31,7 @@ ANSWER_SECONDS_MAX: Final = 60.0
 PAUSE_SECONDS_MAX: Final = 10.0
 """Workers wait for each other at the cut for so long at most, then it is tried again."""
 TRIES: Final = 5
+T = TypeVar("T")
 _LOOK_US: Final = 2_000
 
 
@@ -125,7 +127,8 @@ class Holding:
                     self._serve_and_hold(name)
         for core, served in _loaded(broker).items():
             if core not in self._known:  # it came into use meanwhile
-                self._known[served.look(core.number, _held).result(ANSWER_SECONDS_MAX)] = served
+                answer = served.look(core.number, _held)
+                self._known[_answered(answer, served.served_as)] = served
                 self.names.add(served.served_as)
         self._wait_for_snapshots()
 
@@ -136,7 +139,7 @@ class Holding:
             return  # it was deleted a moment ago, or went to another broker
         numbers = [one for one in served.partitions.numbers if served.has_journal(one)]
         for answer in [served.look(number, _held) for number in numbers]:
-            self._known[answer.result(ANSWER_SECONDS_MAX)] = served
+            self._known[_answered(answer, name)] = served
         self.names.add(name)
 
     def _wait_for_snapshots(self) -> None:
@@ -214,7 +217,15 @@ def serve_used(broker: CutPort) -> None:
                 continue  # it was deleted a moment ago
             numbers = [one for one in served.partitions.numbers if served.has_journal(one)]
             for answer in [served.look(number, lambda core: core.number) for number in numbers]:
-                answer.result(ANSWER_SECONDS_MAX)
+                _answered(answer, name)
+
+
+def _answered(answer: Future[T], name: str) -> T:
+    """What a partition of a topic answers. Raises Unavailable: nothing, for long; as the answer."""
+    try:
+        return answer.result(ANSWER_SECONDS_MAX)
+    except TimeoutError:
+        raise Unavailable(f"topic {name} is not read yet", 1_000) from None
 
 
 @contextmanager

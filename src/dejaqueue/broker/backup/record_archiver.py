@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.log_chain import LogChain
-from dejaqueue.backup.log_pieces import LogPiece
+from dejaqueue.backup.log_pieces import LogPiece, farther
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import LogCut, last_pieces, strands_of
 from dejaqueue.broker.backup.archiver import (
@@ -31,7 +31,6 @@ from dejaqueue.broker.backup.archiver import (
     ArchivePosition,
     ArchiverPort,
     ChainError,
-    farther,
 )
 from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
 from dejaqueue.broker.backup.cluster_cuts import ClusterCuts, CutsPort
@@ -45,7 +44,7 @@ from dejaqueue.connections.bucket_urls import open_bucket
 from dejaqueue.errors import BadRequest, DejaQError, JournalDamaged, Refused, Unavailable
 from dejaqueue.journal.encryption.cipher import Cipher
 from dejaqueue.journal.records.store import RecordJournalStore
-from dejaqueue.journal.segments.log_turn import LogSlice
+from dejaqueue.journal.segments.log_turn import LogSlice, LogTurn
 from dejaqueue.journal.segments.store import OWN_NAME, cipher_name
 
 ALONE: Final = "alone"
@@ -87,6 +86,7 @@ class RecordArchiver(StrandArchiver):
         self._older_us: dict[str, int] = {}
         self._absent: set[str] = set()
         """Logs that the last backup did not have."""
+        self._no_logs = LogTurn()
 
     # --- any thread ---------------------------------------------------------------------------
 
@@ -239,6 +239,11 @@ class RecordArchiver(StrandArchiver):
             turns.leave_cuts()
 
     @property
+    def _logs(self) -> LogTurn:
+        """A journal on a server is dropped with its topic, and no cut behind that has it."""
+        return self._no_logs
+
+    @property
     def _node(self) -> str:
         turns = self._turns()
         return ALONE if turns is None else turns.node
@@ -275,6 +280,7 @@ class RecordArchiver(StrandArchiver):
     def _store_turn(self) -> None:
         self._follow_logs()
         if self._leads():
+            self._compare_chain()
             self._cut = self._taken_cut()
         changed_us = self._hold.take_changed()
         self._oldest_us = self._oldest_us or changed_us

@@ -23,7 +23,7 @@ from typing import Final
 
 from dejaqueue.backup.archive import Archive
 from dejaqueue.backup.log_chain import LogChain
-from dejaqueue.backup.log_pieces import LogPiece, digest_of
+from dejaqueue.backup.log_pieces import LogPiece, digest_of, farther
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import LogCut, last_pieces, strand_name, strands_of
 from dejaqueue.broker.backup.archived_line import strangeness
@@ -33,7 +33,6 @@ from dejaqueue.broker.backup.archiver import (
     Archiver,
     ArchiverPort,
     ChainError,
-    farther,
 )
 from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
 from dejaqueue.broker.backup.cut import serve_used
@@ -62,6 +61,9 @@ SERVE_US: Final = 500_000
 LEAD_US: Final = 1_000_000
 """A process that stops waits so long for the lock of who takes cuts, as all may be stopping."""
 LOOK_US: Final = 20_000
+CHAIN_US: Final = 10_000_000
+"""Who takes cuts looks this often which chain the newest backup has: whoever took it may have died
+before it could tell."""
 
 log = logging.getLogger("dejaqueue.backup")
 
@@ -85,7 +87,7 @@ class StrandArchiver(Archiver):
         self._cut: LogCut | None = None
         """To be said with the next piece."""
         self._last_ends: dict[str, int] = {}
-        self._cut_due_us = self._served_us = 0
+        self._cut_due_us = self._served_us = self._compared_us = 0
         self._knows_all = False
         self._begun_name = ""
         self._is_first = False
@@ -274,6 +276,7 @@ class StrandArchiver(Archiver):
             return
         mine = {name: position for name, position in covered.items() if name in self._reached}
         self._reached = farther(self._reached, mine)
+        self._logs.keep(self._reached)
         for name, position in mine.items():
             self._is_archived(name, position)
         try:
@@ -303,6 +306,7 @@ class StrandArchiver(Archiver):
         clock, self._turned = self._broker.clock, self._processes.turn.number
         self._follow_logs()
         if self._leads():
+            self._compare_chain()
             self._cut = self._taken_cut()
         logs = dict(self._processes.segments.turn.logs)
         ends = {name: max(one.tail, self._reached.get(name, 0)) for name, one in logs.items()}
@@ -323,6 +327,22 @@ class StrandArchiver(Archiver):
             if one.has_failed and self._reached.get(name, 0) >= one.tail:
                 self.store.turn.logs.pop(name, None)  # it was closed, perhaps for another process
         self._see_to_others()
+
+    def _compare_chain(self) -> None:
+        """Have all go on with the chain of the newest backup. Raises Unavailable."""
+        now_us = self._broker.clock.now_us()
+        if now_us - self._compared_us < CHAIN_US:
+            return
+        self._compared_us = now_us
+        url = self._broker.settings.backup.url
+        archive = Archive(open_bucket(url, patience_seconds=PATIENCE_SECONDS))
+        try:
+            newest = archive.newest(self._store_id)
+        except JournalDamaged as damage:  # the next verification tells it
+            log.info("the newest backup cannot be read: %s", damage)
+            return
+        if newest is not None and newest.in_strands and newest.chain != self._begun_name:
+            self.begins(newest.chain)
 
     def _follow_logs(self) -> None:
         """Where to go on in logs that were opened here since the last turn."""

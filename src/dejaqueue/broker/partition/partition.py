@@ -357,7 +357,9 @@ class Partition:
         """The topic's settings changed, or the partition was just read: tell the engine."""
         core, topic = self.core, self.core.topic()
         piece = core.settings.dispatch.take_over_rows_max
-        rules = Rules.of(topic, self._ids_from, take_over_rows_max=piece)
+        # One that was restored under the name of a topic that was deleted begins with its own ids.
+        known = core.engine.rules.ids_from if core.engine.counts.enqueued else self._ids_from
+        rules = Rules.of(topic, known, take_over_rows_max=piece)
         if rules != core.engine.rules:
             core.apply(Configure(core.now_ms(), rules.to_text()))
         follow_subscriptions(core, topic)

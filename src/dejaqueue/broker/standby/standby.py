@@ -468,11 +468,15 @@ class Standby:
     def _take_place(self) -> None:
         record = self.record
         assert record is not None
-        self._newest()  # before the fence, which nobody takes back
+        # Before the fence, which nobody takes back: where pieces were given up, since backups
+        # have what they had, a strand seems to end.
         follower, bucket = self._connected(), self._bucket()
+        self._check_chain(is_read_again=True)
         try:
             self._catch_up(follower)
+            self._check_chain()
         except JournalDamaged as damage:
+            self._check_chain(is_read_again=True)
             self._check_damage(follower, damage)
             raise
         if record.is_astray and record.at_ms == follower.at_ms:

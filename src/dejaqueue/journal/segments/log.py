@@ -133,6 +133,7 @@ class ShardLog:
                 files.unlink(directory / name)
         self.parts: dict[int, Part] = {}
         self.room = LogRoom(files, directory, identity, shard, self.parts, self._chore)
+        self.room.kept_behind = lambda: self._turn.kept_behind(shard)
         self.guard = self.room.guard
         self._has_begun = has_begun(files, directory)
         recovered = recover(files, directory, identity, shard, self.room.floor, self._clear_texts)
@@ -570,6 +571,8 @@ class ShardLog:
             except OSError:
                 return False
         self._room_seen = self.tail, left_bytes
+        if left_bytes < self._reserve_bytes:
+            self._turn.kept = None  # an archive that is behind does not keep room that is short
         return left_bytes >= self._reserve_bytes
 
     def close(self) -> None:

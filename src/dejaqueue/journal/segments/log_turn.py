@@ -4,7 +4,8 @@ Who follows begins a turn: a number that all logs of the store look at when they
 The first append of a log in a turn notes where the log ended before. So the ends of all logs at the
 begin of a turn can be read one after the other, and are those of one moment: an append that was
 published before the turn began is within them. One that was caused by an append behind them is
-behind them, too, as that one was published first, in this turn.
+behind them, too, as that one was published first, in this turn. And who follows says up to where
+entries are wanted no more, so that those stay whose topic is deleted meanwhile.
 
 Room: journal. Any thread. Knows stored bytes, and decrypts nothing.
 Holds: what is read is durable, and whole entries that follow each other without a gap; what was not
@@ -15,7 +16,7 @@ docs/adr/0078-entries-are-archived-as-they-come.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -23,6 +24,12 @@ from dejaqueue.errors import JournalDamaged
 from dejaqueue.journal import format as entry_format
 from dejaqueue.journal.segments.files import FileSystem
 from dejaqueue.journal.segments.segment import Segment, SegmentList
+
+
+class FollowedRoom(Protocol):
+    """What of a log is kept (room.py)."""
+
+    def let_archived_go(self) -> None: ...  # noqa: D102
 
 
 class FollowedLog(Protocol):
@@ -41,6 +48,8 @@ class FollowedLog(Protocol):
     @property
     def listed(self) -> SegmentList: ...  # noqa: D102
     @property
+    def room(self) -> FollowedRoom: ...  # noqa: D102
+    @property
     def has_failed(self) -> bool: ...  # noqa: D102
     def end_of_turn(self) -> int: ...  # noqa: D102
 
@@ -54,12 +63,16 @@ class LogTurn:
             not block.
         logs: those that were opened since somebody follows, by name; also closed ones, whose
             entries can be read until who follows takes them out.
+        kept: of each log, behind which position entries stay for who follows; of one that is not
+            among them, all. None = none stay: nobody follows, or it took too long, or there is no
+            room.
     """
 
-    __slots__ = ("changed", "logs", "number")
+    __slots__ = ("changed", "kept", "logs", "number")
 
     def __init__(self) -> None:
         self.number = 0
+        self.kept: dict[str, int] | None = None
         self.changed: Callable[[], None] = lambda: None
         self.logs: dict[str, FollowedLog] = {}
 
@@ -70,6 +83,24 @@ class LogTurn:
             if before is not None:
                 log.turn_seen = before.turn_seen  # perhaps in the turn that it is
             self.logs[name] = log
+
+    def keep(self, reached: Mapping[str, int] | None) -> None:
+        """Who follows has this, and wants what is behind; None = nothing, until this is called
+        again."""
+        self.kept = None if reached is None else dict(reached)
+        for one in list(self.logs.values()):
+            if not one.has_failed:
+                one.room.let_archived_go()
+
+    def reach(self, reached: Mapping[str, int]) -> None:
+        """Who follows has this, and wants what is behind, if that stays still."""
+        if self.kept is not None:
+            self.keep(reached)
+
+    def kept_behind(self, shard: int) -> int | None:
+        """Behind which position entries of a shard's log stay; None = they need not."""
+        kept = self.kept
+        return None if kept is None else kept.get(str(shard), 0)
 
     def published(self, shard: int, number: int, before: int, tail: int) -> None:
         """A log has got entries, which made it end at `tail`, in the turn of a number; `before` is

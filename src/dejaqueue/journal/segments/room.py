@@ -1,9 +1,10 @@
 """What of a log is kept, and for whom: live rows, and what replays need.
 
 Room: journal. Changed under `guard`; the log lists its segments here as it makes them.
-Holds: a segment goes when it has no live row and no replay needs an entry of it; that its entries
-are not needed is stored before it goes (`floor.mark`), so recovery does not miss it; a partition
-that has not said what is live keeps all it has.
+Holds: a segment goes when it has no live row and no replay needs an entry of it, nor an archive
+that is behind (log_turn.py); that its entries are not needed is stored before it goes
+(`floor.mark`), so recovery does not miss it; a partition that has not said what is live keeps all
+it has.
 See: log.py, part.py; docs/adr/0036-one-log-for-many-partitions.md; tests/unit/…/test_room.py.
 """
 
@@ -45,6 +46,7 @@ class LogRoom:
         pressed: first positions of segments that are to go as soon as can be, whatever is live in
             them; replaced when one comes or goes.
         urgent: of these, those that somebody waits for, and no backup is waited for.
+        kept_behind: as LogTurn's, of this log; asked with the guard.
         notes: what was damaged of the stored floor, in words.
     """
 
@@ -76,6 +78,9 @@ class LogRoom:
         others."""
         self._holder: int | None = None
         """Number of the partition that needs what comes behind the floor."""
+        self.kept_behind: Callable[[], int | None] = lambda: None
+        self._waits_for_archive = False
+        """The floor would be higher if more were archived."""
         self.list_segments((), np.zeros(0, dtype=np.int64))
 
     def list_segments(self, segments: tuple[Segment, ...], live: Int64s) -> None:
@@ -160,7 +165,18 @@ class LogRoom:
             needed = part.needed_behind(self._stored_floor)
             if needed and needed <= floor:
                 floor, self._holder = needed - 1, part.number
+        kept = None if self.urgent else self.kept_behind()
+        self._waits_for_archive = kept is not None and kept < floor
+        if kept is not None and kept < floor:
+            # Partitions that are alive wait for backups, and those that are gone for nothing else.
+            floor, self._holder = kept, None
         self.floor = max(floor, self._stored_floor)
+
+    def let_archived_go(self) -> None:
+        """More is archived than before, or nobody archives any more."""
+        if self._waits_for_archive:
+            with self.guard:
+                self.give_back(settled=True)
 
     def make_mark(self) -> None:
         """Have room on the disk for the floor, whatever comes. Raises OSError."""

@@ -1,6 +1,6 @@
 """Covers: journals are told from older copies of themselves, and from others, by the last piece.
 
-Not covered: what a broker does then (test_archiver.py, tests/crash/disasters.py).
+Not covered: what a broker does then (test_archiver.py, tests/disasters).
 """
 
 from __future__ import annotations

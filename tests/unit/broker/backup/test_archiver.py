@@ -436,3 +436,74 @@ def test_an_entry_that_its_partition_was_not_told_of_at_the_cut_is_archived(
     behind = journal.log.part(journal.number).runs.position_of(used.position)
     (name,) = (name for name, log in broker.store.open_logs().items() if log is journal.log)  # type: ignore[attr-defined]
     assert found == note.logs | {name: behind - 1}
+
+
+def lives(tmp_path: Path) -> Broker:
+    """One whose journals have many small files, with a backup and a topic `a`."""
+    settings = archiving(tmp_path)
+    small = settings.journal.model_copy(update={"segment_bytes": 1 << 16})
+    broker = Broker(settings.model_copy(update={"journal": small}))
+    broker.start()
+    return broker
+
+
+def segments_of(tmp_path: Path) -> int:
+    return len(list((tmp_path / "data").rglob("*.segment")))
+
+
+def fill(broker: Broker, topic: str, partitions: int) -> None:
+    """Each batch is a file of the journal, but for the last ones."""
+    client = client_of(broker)
+    client.create_topic(topic, partitions=partitions)
+    for _ in range(10 + 2 * partitions):
+        rows = [{"payload": bytes(8_000), "delay": FAR}] * 10
+        client.send_batch(topic, rows).raise_for_status()
+
+
+@pytest.fixture
+def away(tmp_path: Path, faults: list[str], monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """The archive is away, and a topic was filled and deleted meanwhile."""
+    monkeypatch.setattr(archiver_module, "STOP_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(archiver_module, "AGAIN_MS_MAX", 5)
+    broker = lives(tmp_path)
+    client_of(broker).create_topic("a")
+    assert taken(broker, tmp_path / "backups")["state"] == "done"
+    sent(broker, b"before")
+    archived(broker)
+    faults += ["refused"] * 1_000_000
+    fill(broker, "scratch", 1)
+    client_of(broker).delete_topic("scratch")
+    return broker
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_topic_had_that_is_deleted_stays_until_it_is_archived(
+    tmp_path: Path, faults: list[str], away: Broker, restarts: bool
+) -> None:
+    broker = away
+    if restarts:
+        broker.stop()
+        broker = lives(tmp_path)
+    fill(broker, "later", 16)  # it is in all logs
+    sent(broker, b"behind")
+    count = segments_of(tmp_path)
+    faults.clear()
+    archived(broker)
+    assert broker.backups.archiver.trouble() == ""
+    assert restored_payloads(tmp_path) == {b"before", b"behind"}
+    until(lambda: segments_of(tmp_path) <= count - 8, "its room is given back")
+    broker.stop()
+
+
+def test_an_archive_that_is_behind_for_long_does_not_keep_room(
+    tmp_path: Path, faults: list[str], away: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(away, "later", 16)
+    count = segments_of(tmp_path)
+    monkeypatch.setattr(archiver_module, "KEEP_US", 0)
+    until(lambda: segments_of(tmp_path) <= count - 8, "its room is given back")
+    faults.clear()
+    assert taken(away, tmp_path / "backups")["state"] == "done"
+    archived(away)
+    assert away.backups.archiver.trouble() == ""
+    away.stop()

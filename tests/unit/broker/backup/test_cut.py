@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -73,3 +74,9 @@ def test_a_worker_that_hangs_fails_the_cut__and_the_others_go_on(
     goes_on.set()
     with held_cut(broker) as cut:
         assert cut.partitions == ()
+
+
+def test_a_partition_that_is_not_read_for_long_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.01)
+    with pytest.raises(Unavailable, match="topic orders is not read yet"):
+        module._answered(Future(), "orders")

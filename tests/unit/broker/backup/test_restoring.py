@@ -172,3 +172,20 @@ def test_a_restore_that_breaks_off_goes_on__and_no_broker_starts_before(
 def test_a_backup_that_is_not_there_is_refused(backup: Path) -> None:
     with pytest.raises(BadRequest, match="one of those"):
         Archive.open(str(backup)).manifest("never")
+
+
+def test_a_topic_that_was_deleted_is_put_back_in_its_place__and_goes_on(tmp_path: Path) -> None:
+    broker = started(tmp_path / "data")
+    client = client_of(broker)
+    client.create_topic("orders", partitions=2)
+    client.send_batch("orders", [{"payload": b"o%d" % n, "delay": FAR} for n in range(20)])
+    assert taken(broker, tmp_path / "backups")["state"] == "done"
+    client.send_batch("orders", [{"payload": b"later", "delay": FAR}] * 4)
+    client.delete_topic("orders")
+    broker.stop()
+    restored(tmp_path / "backups", tmp_path / "data", RestorePlan(topics=("orders",)))
+    for life in range(2):
+        broker = started(tmp_path / "data")
+        assert len(payloads(broker, "orders")) == 20 + life
+        assert client_of(broker).send("orders", b"new", delay=FAR) is not None
+        broker.stop()

@@ -18,6 +18,7 @@ import pytest
 from dejaqueue.backup.fence import Fence, put_fence
 from dejaqueue.backup.manifest import Manifest
 from dejaqueue.backup.strands import strands_of
+from dejaqueue.broker.backup import strand_archiver
 from dejaqueue.broker.backup.catalogue_slices import CatalogueSlices
 from dejaqueue.broker.backup.strand_archiver import StrandArchiver
 from dejaqueue.broker.site import Site
@@ -269,6 +270,28 @@ def test_a_backup_has_the_pieces_before_it_given_up__or_begins_another_chain(pla
     manifest = place.backed_up(one, other_chain, own=1, log0=6)
     one.append(0)
     until(lambda: place.found(manifest)[0] == [7], "the other chain goes on behind the backup")
+    until(lambda: strands_of(place.archive.bucket, CHAIN) == [], "the one before is deleted")
+
+
+def test_a_chain_of_which_nobody_lived_to_tell_is_found(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strand_archiver, "CHAIN_US", 20_000)
+    one, two = place.processes[0], place.process(2)
+    for number, process in enumerate((one, two)):
+        process.archiver.start()
+        process.open(number)
+    first = place.backed_up(one, CHAIN)
+    one.append(0)
+    two.append(1)
+    place.reaches(first, p0=1, p1=1)
+    with monkeypatch.context() as patch:  # it was killed when the backup was stored
+        patch.setattr(one.archiver, "begins", lambda _: None)
+        manifest = place.backed_up(one, one.archiver.new_chain(), own=1, log0=1, log1=1)
+    one.append(0)
+    two.append(1)
+    until(lambda: place.found(manifest)[0] == place.found(manifest)[1] == [2], "both go on in it")
+    assert one.archiver.note().chain == two.archiver.note().chain == manifest.chain
     until(lambda: strands_of(place.archive.bucket, CHAIN) == [], "the one before is deleted")
 
 

@@ -567,6 +567,27 @@ def test_a_promotion_waits_for_what_another_chain_has(
     assert payloads(standby) == {b"1", b"2", b"3"}
 
 
+def test_a_promotion_waits_for_what_was_given_up_before_it_was_applied(sites: Sites) -> None:
+    sites.backed_up()
+    settings = standby_settings(sites.tmp_path)
+    seldom = settings.standby.model_copy(update={"poll_ms": 3_600_000})
+    standby = sites.start(settings.model_copy(update={"standby": seldom}))
+    until(lambda: standby.standby.follower is not None, "it has looked once")
+    for life in range(4):
+        send(sites.active, b"%d" % life)
+        sites.archived()
+        sites.backed_up()
+    sites.archived()
+    chain = LogChain(Archive.open(str(sites.tmp_path / "archive")).bucket, newest_chain(sites))
+    until(lambda: chain.numbers().start > 1, "pieces that backups have are given up")
+    assert promoted(standby)["state"] == "active"
+    assert payloads(standby) == {b"0", b"1", b"2", b"3"}
+
+
+def newest_chain(sites: Sites) -> str:
+    return newest(sites.tmp_path / "archive").chain
+
+
 def test_what_it_has_can_be_read_while_it_is_filled_anew__and_a_failure_is_told(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -248,3 +248,23 @@ def test_partitions_that_were_not_read_are_to_be_asked() -> None:
     log = Log(2, adopted=False)
     log.room.found(log.room.listed.segments, log.room.live)
     assert log.room.stale(1_000, 100) == ([], list(log.parts.values()))
+
+
+def test_what_an_archive_wants_stays__until_it_has_it_or_an_erasure_waits(log: Log) -> None:
+    room, reached = log.room, [3]
+    room.kept_behind = lambda: reached[0]
+    gone = [log.parts.pop(1), log.parts.pop(2)]
+    room.forget(gone)
+    assert log.firsts == [1, 6, 11, 16]
+    reached[0] = 9
+    room.let_archived_go()
+    assert log.firsts == [6, 11, 16]
+    room.press([6])
+    assert log.firsts == [16], "an erasure waits for nobody"
+    room.let_archived_go()
+    assert log.firsts == [16]
+
+
+def test_whoever_archives_nothing_keeps_nothing(log: Log) -> None:
+    log.room.forget([log.parts.pop(1), log.parts.pop(2)])
+    assert log.firsts == [16]

@@ -1,0 +1,1 @@
+"""What every command of a disaster needs, loaded once, before it is forked (processes.py)."""
