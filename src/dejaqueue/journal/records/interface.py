@@ -36,7 +36,14 @@ Bytes: TypeAlias = bytes | memoryview
 
 
 class RecordLog(ABC):
-    """The numbered records of one partition. See the duties on top of this file."""
+    """The numbered records of one partition. See the duties on top of this file.
+
+    Attributes:
+        last_at_opening: what `last` said while it was being opened, so that who reads it need not
+            ask again; None = nobody asked, or it was used.
+    """
+
+    last_at_opening: int | None = None
 
     @abstractmethod
     def last(self) -> int:

@@ -158,7 +158,9 @@ class RecordJournal(Journal):
         self._checked.identity = 0
         self._append_index = self._saved_index()
         stand = self._append_index.stand
-        last = self._log.last()
+        last, self._log.last_at_opening = self._log.last_at_opening, None
+        if last is None or last < stand.number - 1:
+            last = self._log.last()
         if last < stand.number - 1:
             raise JournalDamaged(
                 f"{self._place}: the server ends at record {last}, but a snapshot covers record "

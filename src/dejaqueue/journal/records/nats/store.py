@@ -149,7 +149,7 @@ class NatsRecordStore(RecordStore):
         self._watch.on_change(call)
 
     def distrust(self, server: str) -> None:
-        """Read all copies of a server through soon."""
+        """Read all copies of the server beside this broker through soon, and of no other."""
         self._watch.distrust(server)
 
     def look_now(self) -> list[SickCopy]:
@@ -164,6 +164,7 @@ class NatsRecordStore(RecordStore):
         reader = Reader(self._connection, name, self._watch.suspect, self._watch.copies)
         log = NatsRecordLog(self._connection, name, subject, reader, self._monitor, self._clock)
         log.takes_batches(bool(made["config"].get(ATOMIC)))
+        log.last_at_opening = int(made["state"]["last_seq"])
         return log
 
     def drop(self, topic: str) -> None:
