@@ -144,8 +144,7 @@ def _run(
         if not seat.start(broker):
             return True
         _warn(host, gate, tls, tokens)
-        token = _start_token(settings, gate, parent)
-        if token is not None:
+        if (token := _start_token(settings, gate, parent)) is not None:
             ending.callback(token.remove)
         flight = FlightServer(
             broker, host, settings.server.port, gate=gate, tls=tls, forwarding=forwarding

@@ -18,6 +18,7 @@ from dejaqueue.clock import Wake
 from dejaqueue.cluster import members, ownership
 from dejaqueue.cluster.clocks import UNSURE_MS_MAX
 from dejaqueue.cluster.node import ROUND_MS, Node
+from dejaqueue.cluster.shared_keys import SharedKeys
 from dejaqueue.coordinator.in_process import ProcessFacts
 from dejaqueue.errors import Elsewhere, Refused, Unavailable
 from dejaqueue.journal.records.memory import MemoryRecordStore
@@ -78,11 +79,13 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.brokers: dict[str, Broker] = {}
         self.gone: list[str] = []
+        self.last: tuple[Node, Broker]
 
     def start(self, name: str) -> Node:
         node = Node(name, self.facts.open(), LEASE_MS, self.clock, Loops(), slots=SLOTS)
         settings = BrokerSettings(dispatch=DispatchSettings(workers=1))
         broker = Broker(settings, self.clock, store=RecordJournalStore(self.records), node=node)
+        self.last = node, broker
         broker.start()
         node.on_gone = self.gone.append
         node.start(broker, f"dejaq://{name}:1", f"http://{name}:2")
@@ -145,6 +148,31 @@ def test_a_broker_that_is_alone_takes_every_topic(cluster: Cluster) -> None:
     assert cluster.served() == {"a": TOPICS}
     assert node.is_member
     assert all(node.refusal(name) is None for name in TOPICS)
+
+
+def test_a_start_that_broke_off_goes_on_where_it_was__and_joins_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [Unavailable("no leader")] * 2
+    refresh = SharedKeys.refresh
+
+    def refreshed(self: SharedKeys) -> None:
+        if failures:
+            raise failures.pop()
+        refresh(self)
+
+    monkeypatch.setattr(SharedKeys, "refresh", refreshed)
+    with pytest.raises(Unavailable):
+        cluster.start("a")
+    node, broker = cluster.last
+    with pytest.raises(Unavailable):
+        node.start(broker, "dejaq://a:1", "http://a:2")
+    began_ms = cluster.clock.now_ms()
+    node.start(broker, "dejaq://a:1", "http://a:2")
+    assert cluster.clock.now_ms() == began_ms, "it does not wait for its own fact to end"
+    assert node.is_member
+    broker.stop()
+    node.stop()
 
 
 def test_each_topic_is_served_by_one__and_the_others_know_by_whom(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 Room: connections. No sockets.
 Holds: AGAIN is said only of what was not done, so the same may be asked again at once; where it may
 have been done, the outcome is UNKNOWN. What the table lacks goes by its code: 503 is UNKNOWN.
-See: connection.py, which asks again; nats-server's errors.json has all numbers.
+See: connection.py, which asks again; nats-server's list of errors has all numbers.
 """
 
 from __future__ import annotations

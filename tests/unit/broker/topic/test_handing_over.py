@@ -75,6 +75,16 @@ def test_a_long_one_gets_a_snapshot_while_it_is_still_served(
     assert found.position > handing_over.ENTRIES_MAX
 
 
+def test_a_partition_that_nobody_used_is_not_read_for_a_snapshot(broker: Broker) -> None:
+    broker.create_topic(Topic("two", partitions=2))
+    send(broker, "two", ["x"])
+    partitions = broker.runtime("two").partitions
+    before = [one.loaded for one in partitions]
+    assert sorted(before) == [False, True]
+    broker.prepare_to_give("two")
+    assert [one.loaded for one in partitions] == before
+
+
 def test_nobody_waits_for_a_snapshot_when_it_is_given(broker: Broker) -> None:
     fill(broker, handing_over.ENTRIES_MAX + 1)
     broker.give("t", drain=True)

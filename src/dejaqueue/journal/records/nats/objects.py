@@ -12,7 +12,8 @@ import base64
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -37,6 +38,10 @@ PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 """What a subject cannot have, or what means something else in it here."""
 WINDOW_BYTES = 8 << 20
 ASK_AGAIN = 4
+SHARED_NAMES_MAX = 2_000
+"""A longer list is not made for several partitions together: most of it would be for nobody."""
+SIBLINGS = re.compile(r"(topics/[^/]+)/\d+/(snapshots)/")
+"""What is asked for by a hundred partitions at once when a topic changes hands."""
 BYTES_A_SECOND = 4 << 20
 """So slow may a server be before no answer is an unknown outcome."""
 
@@ -69,12 +74,44 @@ class Pieces:
         )
 
 
+class _Listing:
+    """The names that fit a pattern, for several who ask at once: who comes while one look is under
+    way has the next one together with the others.
+
+    Attributes:
+        asking: how many want it; changed under the lock of its owner.
+    """
+
+    def __init__(self, look: Callable[[], list[str]]) -> None:
+        self._look, self.asking = look, 0
+        self._turn = threading.Lock()
+        self._begun = self._done = 0
+        self._found: list[str] = []
+
+    def next_number(self) -> int:
+        """Of the first look that begins from now on."""
+        return self._begun + 1
+
+    def names(self, prefix: str, wanted: int, look_alone: Callable[[], list[str]]) -> list[str]:
+        """Those that begin so, by a look with this number or a later one. Raises Unavailable."""
+        with self._turn:
+            if self._done < wanted:
+                if self.asking == 1 or len(self._found) > SHARED_NAMES_MAX:
+                    return look_alone()
+                self._begun = number = self._begun + 1
+                self._found = self._look()
+                self._done = number
+            return [name for name in self._found if name.startswith(prefix)]
+
+
 class NatsObjects:
     """The named objects of a cluster."""
 
     def __init__(self, url: NatsUrl, connection: NatsConnection, piece_bytes: int) -> None:
         """Find or make the two streams. Raises Refused, Unavailable."""
         self._connection, self._piece_bytes = connection, piece_bytes
+        self._listing_lock = threading.Lock()
+        self._listings: dict[str, _Listing] = {}
         self._names, self._pieces = f"{url.prefix}-objects", f"{url.prefix}-pieces"
         self._subject, self._piece_subject = f"{url.prefix}.object", f"{url.prefix}.piece"
         one_each = {"max_msgs_per_subject": 1, "discard": "old"}
@@ -84,7 +121,8 @@ class NatsObjects:
     def put(self, name: str, content: bytes | memoryview) -> None:
         """Store the pieces, then the name. Raises ResourceExhausted, Unavailable."""
         content = memoryview(content).cast("B")
-        before = self._find(name)
+        # What a sick leader does not name here is not purged, which costs room and nothing else.
+        before = self._find_led(name)
         mark = secrets.token_hex(12)
         first = count = 0
         step = max(1, WINDOW_BYTES // self._piece_bytes) * self._piece_bytes
@@ -119,11 +157,17 @@ class NatsObjects:
             first = first or int(answer["seq"])
         return first
 
-    def _find(self, name: str) -> Pieces | None:
+    def _find_led(self, name: str) -> Pieces | None:
+        """As the leader has it."""
         asked = {"last_by_subj": f"{self._subject}.{_tokens(name)}"}
         pieces = from_leader(self._connection, self._names, asked)
+        return None if pieces is None else Pieces.from_bytes(pieces.content)
+
+    def _find(self, name: str) -> Pieces | None:
+        pieces = self._find_led(name)
         if pieces is not None:
-            return Pieces.from_bytes(pieces.content)
+            return pieces
+        asked = {"last_by_subj": f"{self._subject}.{_tokens(name)}"}
         for _ in range(ASK_AGAIN):  # a sick leader would say the same; any server may answer
             for reply in direct(self._connection, self._names, asked, 1):
                 if is_whole(reply):
@@ -210,6 +254,29 @@ class NatsObjects:
         """Names that begin so, sorted."""
         folder = prefix.rpartition("/")[0]
         subjects = f"{self._subject}.{_tokens(folder)}.>" if folder else f"{self._subject}.>"
+
+        def look() -> list[str]:
+            return [name for name in self._named(subjects) if name.startswith(prefix)]
+
+        siblings = SIBLINGS.fullmatch(prefix)
+        if siblings is None:
+            return look()
+        topic, kind = siblings.groups()
+        pattern = f"{self._subject}.{_tokens(topic)}.*.{kind}.>"
+        with self._listing_lock:
+            listing = self._listings.setdefault(pattern, _Listing(lambda: self._named(pattern)))
+            listing.asking += 1
+            wanted = listing.next_number()
+        try:
+            return listing.names(prefix, wanted, look)
+        finally:
+            with self._listing_lock:
+                listing.asking -= 1
+                if not listing.asking:
+                    del self._listings[pattern]
+
+    def _named(self, subjects: str) -> list[str]:
+        """Names of the objects with such subjects, sorted. Raises Unavailable."""
         last_of: dict[str, int] = {}
         while True:
             asked = {"subjects_filter": subjects, "offset": len(last_of)}
@@ -219,8 +286,7 @@ class NatsObjects:
             if not part or len(last_of) >= int(told.get("total", 0)):
                 break
         cut = len(self._subject) + 1
-        names = [_name(subject[cut:]) for subject in last_of]
-        return sorted(name for name in names if name.startswith(prefix))
+        return sorted(_name(subject[cut:]) for subject in last_of)
 
     def drop(self, names: Sequence[str]) -> None:
         """Forget objects."""

@@ -108,6 +108,8 @@ class Shard:
         # subject was then; -1 = it has to be asked for.
         self._last = -1
         self._numbers: dict[str, int] = {}
+        # What `last_of` was answered while the stream's last sequence was this.
+        self._looked_at, self._looked = -1, dict[str, tuple[int, int]]()
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -127,8 +129,17 @@ class Shard:
         A leader that was just cut off from the others may answer for up to a second what was the
         last before; an append behind it is refused or gets no answer then.
         """
-        self.state()  # a leader that hears the others
-        return self._last_of(subject)
+        last = int(self.state()["last_seq"])  # of a leader that hears the others
+        with self._guard:
+            if self._looked_at != last:
+                self._looked_at, self._looked = last, {}
+            known = self._looked.get(subject)
+        if known is None:
+            known = self._last_of(subject)
+            with self._guard:
+                if self._looked_at == last:
+                    self._looked[subject] = known
+        return known
 
     def _last_of(self, subject: str) -> tuple[int, int]:
         asked = {"last_by_subj": subject}

@@ -139,7 +139,7 @@ class NatsRecordStore(RecordStore):
         self._watch.on_change(call)
 
     def distrust(self, server: str) -> None:
-        """Read all copies of a server through soon."""
+        """Read all copies of the server beside this broker through soon, and of no other."""
         self._watch.distrust(server)
 
     def look_now(self) -> list[SickCopy]:

@@ -35,6 +35,10 @@ SURE_MS = 5_000
 """After this long, a copy that is behind or a server that is starting counts as sick."""
 SOON_MS = 1_000
 SUSPECTS_MAX = 100
+READ_MS = 1_000
+READ_AGAIN_MS = 3_000
+"""For so long copies of a server that was started are read through, and again after so long: each
+is a reader that the servers agree on, and they have clients who wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,10 @@ class CopyWatch:
         # Records that a server was seen to lack, and in which run of a server its copies were read.
         self._accused: dict[tuple[str, str], int] = {}
         self._read_in: dict[str, str] = {}
-        # Copies that are to be read through, by (server, stream).
-        self._unread: set[tuple[str, str]] = set()
+        # Copies that are to be read through, by (server, stream): what could not be read is last.
+        self._unread: dict[tuple[str, str], None] = {}
+        self._own = ""
+        """The server beside this broker, whose copies no other broker reads; "" = all read all."""
         self.sick: list[SickCopy] = []
         self.seen: list[ServerReport] = []
 
@@ -122,7 +128,9 @@ class CopyWatch:
             call(list(self.sick))
 
     def distrust(self, server: str) -> None:
-        """Read all copies of a server through at the next look: it was started, too."""
+        """Read all copies of the server beside this broker through from the next look on: it was
+        started, too. Those of other servers are read by the brokers beside them."""
+        self._own = server
         self._read_in[server] = ""
         self._wake.ring()
 
@@ -134,7 +142,8 @@ class CopyWatch:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            wait_ms = SOON_MS if self._unsure_ms or self._unread else PERIOD_MS
+            wait_ms = READ_AGAIN_MS if self._unread else PERIOD_MS
+            wait_ms = SOON_MS if self._unsure_ms else wait_ms
             rung = self._clock.wait_until(self._clock.now_us() + wait_ms * 1000, self._wake)
             if rung and not self._stop.is_set():
                 # A copy that is only behind gets its time to come up.
@@ -201,24 +210,28 @@ class CopyWatch:
     def _read_new_runs(self, reports: list[ServerReport]) -> None:
         """Read all copies of a server that was started since: who starts may have lost a disk.
 
-        Those that cannot be read yet are read at a later look.
+        Those that cannot be read yet, or not in READ_MS, are read at a later look.
         """
+        until_ms = self._clock.now_ms() + READ_MS
         placed = _placed(reports, self.is_ours)
         for report in reports:
             if report.is_off:
                 continue  # it is only starting, it may be
             before = self._read_in.get(report.server)
             self._read_in[report.server] = report.run
-            if before not in {None, report.run}:
-                self._unread |= {place for place in placed if place[0] == report.server}
-        self._unread &= placed
-        for report in reports:
-            for copy in report.copies:
-                place = (copy.server, copy.stream)
-                if place in self._unread and (
-                    not copy.messages or self._read(copy, copy.first, copy.last + 1)
-                ):
-                    self._unread.discard(place)
+            if before not in {None, report.run} and self._own in {"", report.server}:
+                own = sorted(place for place in placed if place[0] == report.server)
+                self._unread |= dict.fromkeys(own)
+        there = {(copy.server, copy.stream): copy for report in reports for copy in report.copies}
+        for place in [one for one in self._unread if one not in placed]:
+            del self._unread[place]
+        for place in [one for one in self._unread if one in there]:
+            copy = there[place]
+            if self._clock.now_ms() >= until_ms:
+                return
+            del self._unread[place]
+            if copy.messages and not self._read(copy, copy.first, copy.last + 1):
+                self._unread[place] = None
 
     def _read(self, copy: Copy, first: int, end: int) -> bool:
         """Read a range of a copy, and accuse its server if it is not whole, or no more if it is.

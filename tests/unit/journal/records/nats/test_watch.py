@@ -8,7 +8,7 @@ import pytest
 from dejaqueue.clock import SystemClock
 from dejaqueue.connections.nats.monitor import Copy, ServerReport
 from dejaqueue.errors import Unavailable
-from dejaqueue.journal.records.nats.watch import SURE_MS, CopyWatch, SickCopy, find_sick
+from dejaqueue.journal.records.nats.watch import READ_MS, SURE_MS, CopyWatch, SickCopy, find_sick
 from dejaqueue.testing.virtual_clock import VirtualClock
 from tests.patience import PATIENCE_SECONDS
 
@@ -185,6 +185,49 @@ def test_copies_of_a_server_that_was_started_are_read_when_they_can_be(
     answers[:] = [None]
     watch.check()
     assert asked[-1] == "c"
+
+
+def test_copies_of_a_server_are_read_by_the_broker_beside_it_and_by_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "dejaqueue.journal.records.nats.watch.find_damage",
+        lambda connection, stream, server, *_, **more: asked.append(server),
+    )
+    watch, servers, _, _ = make_watch()
+    servers.told = reports(copy("a"), copy("b"), copy("c"))
+    watch.distrust("a")
+    watch.check()
+    assert asked == ["a"]
+    servers.told = [replace(one, run="again") for one in servers.told]
+    watch.check()
+    watch.check()
+    assert asked == ["a", "a"]
+
+
+def test_many_copies_are_read_a_few_at_a_time__what_cannot_be_read_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch, servers, clock, _ = make_watch()
+    asked: list[str] = []
+
+    def read(connection: object, stream: str, *_: object, **more: object) -> None:
+        asked.append(stream)
+        clock.advance(ms=READ_MS // 2)
+        if stream == "q-objects":
+            raise Unavailable("not yet")
+
+    monkeypatch.setattr("dejaqueue.journal.records.nats.watch.find_damage", read)
+    streams = ["q-objects", "q-records-1", "q-records-2"]
+    servers.told = reports(*(copy("a", stream=one) for one in streams))
+    watch.distrust("a")
+    watch.check()
+    assert asked == streams[:2]
+    watch.check()
+    assert asked[2:] == ["q-records-2", "q-objects"]
+    watch.check()
+    assert asked[4:] == ["q-objects"]
 
 
 def test_a_copy_that_is_being_read_does_not_hold_up_the_end(
