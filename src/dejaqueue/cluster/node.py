@@ -50,7 +50,7 @@ from dejaqueue.cluster.sight import Sight
 from dejaqueue.coordinator.interface import Coordinator, Fact, Watch
 from dejaqueue.errors import DejaQError, Elsewhere, Refused, Unavailable
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.journal.processes import ProcessStore
+from dejaqueue.journal.processes import tell_slots
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.segments.shared_store import TopicSlots
 from dejaqueue.model import Topic
@@ -170,11 +170,7 @@ class Node:
         self._slots = known.slots
         self._catalogue = ClusterCatalogue(store, log, self.coordinator)
         self._catalogue.start_of = self._start_of
-        if isinstance(store, ProcessStore):
-            self._catalogue.stays_where_it_lies = True
-            store.lies(self._slots_of)
-        elif isinstance(store, RecordJournalStore):
-            store.slots_of = self._all_slots_of
+        self._catalogue.stays_where_it_lies = tell_slots(store, self._slots_of, self._slots)
         return self._catalogue
 
     def _slot(self, topic: str) -> int:
@@ -192,11 +188,6 @@ class Node:
         """Where a topic lies, for a store in which a slot is a log of its own."""
         assert self._catalogue is not None
         return TopicSlots(self._slot(topic), self._catalogue.spread_of(topic))
-
-    def _all_slots_of(self, topic: str) -> tuple[int, ...]:
-        """The slots that a topic lies in, one for each of its shards."""
-        first, spread = self._slots_of(topic)
-        return tuple((first + shard) % self._slots for shard in range(spread))
 
     def _start_of(self, topic: Topic) -> int:
         assert self._catalogue is not None

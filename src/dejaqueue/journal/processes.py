@@ -187,3 +187,17 @@ class ProcessStore(JournalStore):
         """See JournalStore.close."""
         self.segments.close()
         self._records.close()
+
+
+def tell_slots(store: JournalStore, slots_of: Callable[[str], TopicSlots], slots: int) -> bool:
+    """Say where the topics of a cluster are to lie, by their names in the catalogue.
+
+    Returns:
+        True if what is stored of a topic cannot follow it to another slot.
+    """
+    if isinstance(store, ProcessStore):
+        store.lies(slots_of)
+        return True
+    if isinstance(store, RecordJournalStore):
+        store.slots_of = lambda topic: slots_of(topic).within(slots)
+    return False

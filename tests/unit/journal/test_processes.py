@@ -15,7 +15,9 @@ from dejaqueue.catalogue.changes import MadeTopic
 from dejaqueue.catalogue.log import JOURNAL, CatalogueLog
 from dejaqueue.errors import Locked
 from dejaqueue.journal.interface import JournalStore
-from dejaqueue.journal.processes import ProcessStore, prepare
+from dejaqueue.journal.processes import ProcessStore, prepare, tell_slots
+from dejaqueue.journal.records.memory import MemoryRecordStore
+from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.journal.registry import open_store
 from dejaqueue.journal.segments.journal import SegmentJournal
 from dejaqueue.journal.segments.shared_store import TopicSlots
@@ -100,4 +102,19 @@ def test_a_partition_is_asked_about_what_has_been_dead_for_long(tmp_path: Path) 
     store.press_dead(3_000, 2_000)
     assert asked == [("t.7", 2)]
     journal.close()
+    store.close()
+
+
+def test_a_store_on_a_server_hears_where_topics_lie__and_they_may_move() -> None:
+    store = RecordJournalStore(MemoryRecordStore(1 << 20))
+    assert store.slots_of("topic") == ()
+    assert not tell_slots(store, lambda topic: TopicSlots(3, 2), 4)
+    assert store.slots_of("topic") == (3, 0)
+    store.close()
+
+
+def test_a_store_of_processes_keeps_a_topic_where_it_lies(tmp_path: Path) -> None:
+    prepare(tmp_path, 4)[0].release()
+    store = opened(tmp_path)
+    assert tell_slots(store, lambda topic: TopicSlots(1, 1), store.shards)
     store.close()

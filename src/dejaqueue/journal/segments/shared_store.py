@@ -54,6 +54,14 @@ class TopicSlots(NamedTuple):
     first: int
     spread: int
 
+    def within(self, shards: int) -> tuple[int, ...]:
+        """The log of each part.
+
+        >>> TopicSlots(3, 2).within(4)
+        (3, 0)
+        """
+        return tuple((self.first + part) % shards for part in range(self.spread))
+
 
 class SharedStore(SegmentStore):
     """The journals of one process in such a directory. Settings as of SegmentStore.

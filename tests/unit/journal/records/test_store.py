@@ -239,3 +239,92 @@ def test_a_copy_that_nobody_uses_goes_when_it_is_old(make: MakeStore, tmp_path: 
     again.close()
     store.press_dead(10_000, 2_000)
     assert names() == ["00000", "00001"], "it was used until a moment ago"
+
+
+# --- where topics lie
+
+
+def heard(records: MemoryRecordStore) -> dict[str, tuple[int, ...]]:
+    """What the server hears of where topics lie, the newest."""
+    found: dict[str, tuple[int, ...]] = {}
+
+    def lies(topic: str, slots: tuple[int, ...]) -> None:
+        found[topic] = slots
+
+    records.lies = lies  # type: ignore[method-assign]
+    return found
+
+
+def test_a_topic_lies_for_its_life_where_it_did_when_it_was_made(
+    make: MakeStore, records: MemoryRecordStore
+) -> None:
+    """Whoever opens it later may know more of the cluster, or less."""
+    found, first = heard(records), make()
+    asked: list[str] = []
+
+    def slots_of(topic: str) -> tuple[int, ...]:
+        asked.append(topic)
+        return (3, 0)
+
+    first.slots_of = slots_of
+    first.make("t.7", 7)
+    assert asked == ["t"], "by the name that the catalogue has"
+    second = make()
+    second.slots_of = lambda topic: (1,)
+    second.open("t.7", 1, only_made=True)
+    assert found == {"t.7": (3, 0)}
+    found.clear()
+    second.copies("t.7", 2)
+    assert found == {"t.7": (3, 0)}
+
+
+def test_a_dropped_topic_is_dropped_where_it_lay__though_that_broke_off(
+    make: MakeStore, records: MemoryRecordStore
+) -> None:
+    found, store = heard(records), make()
+    store.slots_of = lambda topic: (5,)
+    store.make("t")
+    whole = records.drop_objects
+    calls = iter([True, False])
+
+    def broken(names: list[str]) -> None:
+        if not next(calls):
+            raise Unavailable("away")
+        whole(names)
+
+    records.drop_objects = broken  # type: ignore[method-assign, assignment]
+    with pytest.raises(Unavailable):
+        store.drop("t")
+    records.drop_objects = whole  # type: ignore[method-assign]
+    found.clear()
+    lay: list[tuple[int, ...]] = []
+    drop = records.drop
+
+    def noted(topic: str) -> None:
+        lay.append(found[topic])
+        drop(topic)
+
+    records.drop = noted  # type: ignore[method-assign]
+    make().open("t", 0)
+    assert lay == [(5,)]
+
+
+def test_a_topic_that_is_made_while_it_is_opened_is_opened_again(
+    make: MakeStore, records: MemoryRecordStore
+) -> None:
+    """Its records would be looked for in another place."""
+    found, store = heard(records), make()
+    store.slots_of = lambda topic: (5,)
+    opened = records.open
+
+    def late(topic: str, partition: int) -> MemoryRecords:
+        store.make("t")
+        return opened(topic, partition)
+
+    records.open = late  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="the journals of t were made just now"):
+        store.open("t", 0, only_made=True)
+    records.open = opened  # type: ignore[method-assign]
+    assert found == {"t": ()}
+    store.open("t", 0, only_made=True)
+    assert found == {"t": (5,)}

@@ -173,7 +173,7 @@ def find_damage(
         Unavailable: nothing can be said.
     """
     with ExitStack() as stack:
-        beside = [_Beside(connection, stream, other, first, check) for other in others]
+        beside = [_OtherCopy(connection, stream, other, first, check) for other in others]
         for one in beside:
             stack.callback(one.close)
         copy = read_copy(connection, stream, server, first, check=check)
@@ -190,7 +190,7 @@ def find_damage(
         return min(filter(None, (one.lacking(end) for one in beside)), default=None)
 
 
-class _Beside:
+class _OtherCopy:
     """The copy of another server, read as far as the one that is looked at."""
 
     def __init__(
