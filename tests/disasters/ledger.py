@@ -15,6 +15,7 @@ from typing import Any
 
 from dejaqueue import Client, DejaQError
 from dejaqueue.errors import NotActive
+from dejaqueue.model import RowStatus
 
 FAR = 3_600
 SLACK_MS = 5
@@ -193,8 +194,8 @@ class Work:
                     began_ms = now_ms()
                     self._ledger.handed.append((began_ms, message.payload))
                     told = self._ledger.acked.setdefault(message.payload, Told(began_ms))
-                    message.ack(wait=True)
-                    told.answered_ms = told.answered_ms or now_ms()
+                    if message.ack(wait=True) is RowStatus.OK:  # else its lease had ended
+                        told.answered_ms = told.answered_ms or now_ms()
                     if self._ends.is_set():
                         break
 
