@@ -223,7 +223,7 @@ def test_it_has_all_that_calls_need_before_it_listens(site: Site) -> None:
             return "127.0.0.1"
 
     served = site.flight
-    shared = served.forwarding, served.sharded, served._open_streams
+    shared = served.forwarding, served.sharded, served._open_streams, served._open_calls
     service.__init__(site.broker, served._gate, Host(), 0, None, shared)  # type: ignore[misc]
     service.shutdown()
     assert there == [set(vars(service))]
