@@ -385,8 +385,8 @@ class StrandArchiver(Archiver):
     def _see_to_others(self) -> None:
         """Open what a process had that ended, if it falls to this one, when nobody archives it."""
         now_us = self._broker.clock.now_us()
-        if now_us - self._served_us < SERVE_US:
-            return
+        if self._is_stopping or now_us - self._served_us < SERVE_US:
+            return  # partitions of a broker that stops answer nothing
         self._served_us = now_us
         self._knows_all = self._knows_all or not self._unopened()
         if self._knows_all and not self._is_left(now_us):

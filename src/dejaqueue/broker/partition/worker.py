@@ -21,6 +21,7 @@ from dejaqueue.broker.partition.requests import Request
 from dejaqueue.broker.shard.committer import ApartCommitter, Committer
 from dejaqueue.broker.shard.opening import JournalDoor, Opening, read_together
 from dejaqueue.clock import Clock, Wake
+from dejaqueue.errors import Unavailable
 
 log = logging.getLogger("dejaqueue.broker")
 
@@ -60,7 +61,8 @@ class PartitionWorker:
         self._lent: set[Partition] = set()
         self.note_used: Callable[[Sequence[tuple[str, int]]], None] = lambda _: None
         self._order = itertools.count()
-        self._stopping = False
+        self._stopping = self._has_ended = False
+        self._end_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -77,6 +79,10 @@ class PartitionWorker:
         self.committer.stop()
         if self.apart is not None:
             self.apart.stop()
+        with self._end_lock:
+            self._has_ended = True
+            for partition in dict.fromkeys(self._rung):
+                partition.inbox.turn_away(_ended())
 
     @property
     def is_alive(self) -> bool:
@@ -84,9 +90,15 @@ class PartitionWorker:
         return self._thread.is_alive() and self.committer.is_alive
 
     def submit(self, partition: Partition, request: Request) -> None:
-        """Leave a request for a partition of this worker. Any thread; does not block."""
+        """Leave a request for a partition of this worker. Any thread; does not block.
+
+        One that comes when the worker has ended is answered with Unavailable: nobody takes it.
+        """
         partition.put(request)
         self.ring(partition)
+        if self._has_ended:
+            with self._end_lock:
+                partition.inbox.turn_away(_ended())
 
     def ring(self, partition: Partition) -> None:
         """Have the partition stepped soon. Any thread."""
@@ -261,3 +273,7 @@ class PartitionWorker:
         for one in self._lent:
             due.pop(one, None)
         return due
+
+
+def _ended() -> Unavailable:
+    return Unavailable("the broker is stopping", 1_000)

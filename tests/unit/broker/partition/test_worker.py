@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
+from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.partition.worker import TURN_US_MAX, PartitionWorker
 from dejaqueue.broker.shard.committer import Committer
+from dejaqueue.errors import DejaQError, Unavailable
 from dejaqueue.journal.interface import Append
+from dejaqueue.model import Topic
+from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.testing.virtual_clock import VirtualClock
+from tests.patience import PATIENCE_SECONDS
 
 
 class Stepped:
@@ -28,6 +33,8 @@ class Stepped:
         self.asked: list[object] = []
         self.later_us: int | None = None
         self.is_moot = False
+        self.turned_away: list[DejaQError] = []
+        self.inbox = SimpleNamespace(turn_away=self.turned_away.append)
 
     def wants_step(self, now_us: int) -> bool:
         return not self.is_moot
@@ -216,3 +223,26 @@ def test_who_is_lent_does_not_go_on_here(worker: PartitionWorker) -> None:
     worker.landed(partition)
     assert not worker.turn(busy=False)
     assert partition.went_on == []
+
+
+def test_who_asks_a_broker_that_has_stopped_is_answered() -> None:
+    """An archiver that looked at partitions meanwhile waited for a minute, and the end for it."""
+    broker = Broker(BrokerSettings(journal=JournalSettings(url="memory:")))
+    broker.start()
+    broker.create_topic(Topic("t"))
+    runtime = broker.runtime("t")
+    assert runtime.look(0, lambda core: core.number).result(PATIENCE_SECONDS) == 0
+    broker.stop()
+    with pytest.raises(Unavailable):
+        runtime.look(0, lambda core: core.number).result(PATIENCE_SECONDS)
+
+
+def test_what_is_left_when_a_worker_ends_is_turned_away() -> None:
+    clock = VirtualClock()
+    worker = PartitionWorker("w", clock, Committer("c"))
+    early, late = Stepped(), Stepped()
+    worker.submit(early, object())  # type: ignore[arg-type]
+    assert early.turned_away == []
+    worker.stop()
+    worker.submit(late, object())  # type: ignore[arg-type]
+    assert [len(one.turned_away) for one in (early, late)] == [1, 1]
