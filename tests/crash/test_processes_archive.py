@@ -170,9 +170,8 @@ def test_a_graceful_stop_loses_nothing_with_the_directory(site: Site) -> None:
     ended_ms = now_ms()
     assert site.broker.stop() == 0
     shutil.rmtree(site.root / "data")
-    found = site.restored()
-    assert found["cut_ms"] >= ended_ms
-    site.check(load, found["cut_ms"])
-    found = site.restored("--set", "server.processes=3")  # not as many as it was of
-    assert found["cut_ms"] >= ended_ms
-    site.check(load, found["cut_ms"], server__processes=3)
+    # All of it: where nothing was new since the cut before, no other one is taken at the end.
+    site.restored()
+    site.check(load, ended_ms + 1)
+    site.restored("--set", "server.processes=3")  # not as many as it was of
+    site.check(load, ended_ms + 1, server__processes=3)
