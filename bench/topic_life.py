@@ -10,9 +10,9 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.machine import memory_bytes
@@ -59,11 +59,8 @@ def make(brokers: Sequence[Broker], numbers: range, threads: int) -> None:
         for number in numbers[first::threads]:
             brokers[number % len(brokers)].create_topic(Topic(f"topic-{number:06d}"))
 
-    workers = [threading.Thread(target=work, args=(first,)) for first in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(threads) as workers:
+        list(workers.map(work, range(threads)))
 
 
 def main() -> None:

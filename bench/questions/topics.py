@@ -67,6 +67,7 @@ def measure(plan: Plan, report: Report) -> Outcome:
     outcome.left_out = [f"{name}: not installed: {text}" for name, text in lacks.items() if text]
     for number in range(1, min(plan.rounds, ROUNDS_MAX) + 1):
         folder = plan.folder / f"topics-{number}"
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
         try:
             figures = _one_round(folder, count)
             if not any(lacks[name] for name in SERVERS):
