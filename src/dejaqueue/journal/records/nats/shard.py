@@ -92,15 +92,22 @@ class Shard:
     """One stream, for all who append to it from this store. Any thread may call it."""
 
     def __init__(
-        self, connection: NatsConnection, name: str, clock: Clock, *, takes_batches: bool
+        self,
+        connection: NatsConnection,
+        name: str,
+        clock: Clock,
+        *,
+        takes_batches: bool,
+        others: int = ASK_OTHERS,
     ) -> None:
         """Nothing is asked yet.
 
         Args:
             takes_batches: the stream stores several records at once or none of them.
+            others: how often other copies are asked with the leader; 0 = it has the only one.
         """
         self._connection, self.name, self._clock = connection, name, clock
-        self._takes_batches = takes_batches
+        self._takes_batches, self._others = takes_batches, others
         self._guard = threading.Lock()
         self._line: deque[Append] = deque()
         self._is_led = False
@@ -145,8 +152,9 @@ class Shard:
         asked = {"last_by_subj": subject}
         found = [from_leader(self._connection, self.name, asked)]
         direct = Message(f"$JS.API.DIRECT.GET.{self.name}", json.dumps(asked).encode())
-        others = self._connection.publish_each([direct] * ASK_OTHERS, OTHERS_S)
-        found += [other for other in others if other is not None and not other.status]
+        if self._others:
+            others = self._connection.publish_each([direct] * self._others, OTHERS_S)
+            found += [other for other in others if other is not None and not other.status]
         return max((number_of(one) for one in found if one is not None), default=(0, 0))
 
     # --- appending ----------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from dejaqueue.journal.records.interface import Bytes, RecordLog, RecordStore
 from dejaqueue.journal.records.nats.copies import read_copy
 from dejaqueue.journal.records.nats.objects import NatsObjects
 from dejaqueue.journal.records.nats.reading import Reader, number_of
-from dejaqueue.journal.records.nats.shard import Shard
+from dejaqueue.journal.records.nats.shard import ASK_OTHERS, Shard
 from dejaqueue.journal.records.nats.status import copy_rows, server_rows
 from dejaqueue.journal.records.nats.streams import (
     ATOMIC,
@@ -181,7 +181,10 @@ class NatsRecordStore(RecordStore):
             wanted = settings_of(self._url, place.stream, place.subjects)
             made = make_stream(self._connection, wanted)
             does = bool(made["config"].get(ATOMIC))
-            shard = Shard(self._connection, place.stream, self._clock, takes_batches=does)
+            others = ASK_OTHERS if self._url.replicas > 1 else 0
+            shard = Shard(
+                self._connection, place.stream, self._clock, takes_batches=does, others=others
+            )
             with self._guard:
                 shard = self._shards.setdefault(place.stream, shard)
         return shard
@@ -198,9 +201,16 @@ class NatsRecordStore(RecordStore):
             place = records_place(self._url, topic, "*", slot)
             marks = f"{place.subjects.removesuffix('>')}-"
             if self._purge(place.stream, place.subject):
-                read_answer(place.stream, self._connection.request(marks))
+                self._mark(place.stream, marks)
                 self._purge(place.stream, place.subject)
                 self._purge(place.stream, marks)
+
+    def _mark(self, stream: str, subject: str) -> None:
+        """Give the stream another last message. Raises Unavailable, also where there is no room."""
+        try:
+            read_answer(stream, self._connection.request(subject))
+        except ApiRefusal as error:
+            raise Unavailable(str(error)) from error
 
     def _purge(self, stream: str, subject: str) -> bool:
         """False if there is no such stream."""

@@ -11,7 +11,7 @@ from dejaqueue.cluster.jetstream import find_program
 from dejaqueue.connections.nats.answers import Reply
 from dejaqueue.connections.nats.connection import Message, NatsConnection
 from dejaqueue.connections.nats.url import read_url
-from dejaqueue.errors import Refused, Unavailable
+from dejaqueue.errors import Fenced, Refused, Unavailable
 from dejaqueue.journal.interface import Entry, EntryKind
 from dejaqueue.journal.records.nats.store import NatsRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
@@ -107,6 +107,28 @@ def test_a_new_object_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.Mon
         assert [one for one in asked if one.startswith("$JS.API")] == [
             "$JS.API.STREAM.MSG.GET.dejaq-objects"
         ]
+    finally:
+        store.close()
+        servers.stop()
+
+
+def test_a_topic_is_not_dropped_from_a_full_server_by_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records go first, so the next try has room; what the server says is an error of ours."""
+    servers = NatsServers(tmp_path)
+    store = NatsRecordStore(servers.url)
+    full = Reply("", b'{"error": {"code": 500, "err_code": 10047, "description": "full"}}')
+    try:
+        log = store.open("t", 0)
+        log.append(0, [[b"x"]])
+        with monkeypatch.context() as patch:
+            patch.setattr(NatsConnection, "request", lambda *_: full)
+            with pytest.raises(Unavailable, match="full"):
+                store.drop("t")
+        store.drop("t")
+        with pytest.raises(Fenced):
+            log.append(1, [[b"y"]])
     finally:
         store.close()
         servers.stop()
