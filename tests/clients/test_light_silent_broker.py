@@ -19,7 +19,7 @@ import dejaqueue_client._aio.connection
 import dejaqueue_client._sync.connection
 from dejaqueue_client import Unavailable
 from tests.clients.light_faces import light_face
-from tests.crash.broker_process import BrokerProcess
+from tests.crash.broker_process import BrokerProcess, pausable
 
 CONNECTIONS = {
     "light": dejaqueue_client._sync.connection,
@@ -29,11 +29,8 @@ CONNECTIONS = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "data", tmp_path / "broker.log")
-    process.start()
-    yield process
-    os.kill(process.pid, signal.SIGCONT)
-    process.kill()
+    with pausable(tmp_path) as process:
+        yield process
 
 
 def seconds_of_refusal(url: str, call: Callable[[], object]) -> float:

@@ -19,7 +19,7 @@ import pytest
 
 from dejaqueue import Client
 from tests.clients.drivers import ClientError, Driver
-from tests.crash.broker_process import BrokerProcess
+from tests.crash.broker_process import BrokerProcess, pausable
 
 UNAVAILABLE = 32
 FIRST_SECONDS_MAX = 30.0
@@ -28,11 +28,8 @@ FIRST_SECONDS_MAX = 30.0
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "data", tmp_path / "broker.log")
-    process.start()
-    yield process
-    os.kill(process.pid, signal.SIGCONT)
-    process.kill()
+    with pausable(tmp_path) as process:
+        yield process
 
 
 def seconds_of_refusal(client: Driver, url: str, do: str, **fields: Any) -> float:

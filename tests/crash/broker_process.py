@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -111,3 +113,15 @@ class BrokerProcess:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+
+@contextmanager
+def pausable(directory: Path) -> Iterator[BrokerProcess]:
+    """A broker that may be paused when it is not needed any more."""
+    process = BrokerProcess(directory / "data", directory / "broker.log")
+    process.start()
+    try:
+        yield process
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+        process.kill()

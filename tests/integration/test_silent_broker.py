@@ -19,16 +19,13 @@ from dejaqueue import Client
 from dejaqueue.client.flight_transport import CALL_SECONDS_MAX
 from dejaqueue.client.routed_transport import connect
 from dejaqueue.errors import Unavailable
-from tests.crash.broker_process import BrokerProcess
+from tests.crash.broker_process import BrokerProcess, pausable
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "data", tmp_path / "broker.log")
-    process.start()
-    yield process
-    os.kill(process.pid, signal.SIGCONT)
-    process.kill()
+    with pausable(tmp_path) as process:
+        yield process
 
 
 def seconds_of_refusal(client: Client, url: str) -> float:
