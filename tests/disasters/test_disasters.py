@@ -35,6 +35,8 @@ QUIET: dict[str, Any] = {
     "load_seconds": 0.2,
     "part": 0.2,
 }
+PLANTED_ROUNDS = 3
+"""A busy machine may do nothing between the end of a piece and a kill."""
 FINDING: dict[str, dict[str, Any]] = {
     "instants are later": {"way": "restore"},
     "the fence is not read": {"way": "standby"},
@@ -100,8 +102,8 @@ def test_a_planted_bug_is_found(
         is_encrypted=False,
         tries_wrong_key=False,
         deletes=False,
-        interval_ms=20,
-        rounds=(one,),
+        interval_ms=1_000 if name == "instants are later" else 20,
+        rounds=(one,) * PLANTED_ROUNDS,
     )
     monkeypatch.setenv(PLANTED, name)
     with pytest.raises(AssertionError):

@@ -18,6 +18,7 @@ import dejaqueue
 from dejaqueue import limits
 from dejaqueue.access import audit
 from dejaqueue.broker.broker import Broker
+from dejaqueue.broker.topic.session import ConsumerSession
 from dejaqueue.client import AsyncClient, Client
 from dejaqueue.client.flight_errors import error_of
 from dejaqueue.client.flight_transport import FlightTransport
@@ -37,7 +38,7 @@ from dejaqueue.settings import BrokerSettings, JournalSettings
 from dejaqueue.wire.descriptors import ConsumeStream, WriteStream
 from dejaqueue.wire.frames import Ping
 from tests.integration.access_fixture import MINE, THEIRS, Site, give_keys, make_topics, running
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -154,6 +155,30 @@ def test_messages_that_a_revoked_key_holds_come_back_at_once(site: Site) -> None
             with pytest.raises(DejaQError):
                 held.ack(wait=True)
         assert other.counts(MINE)["ready"] == other.counts(MINE)["leased"] == 0
+
+
+def test_who_hangs_up_as_its_key_ends_keeps_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is told, and hangs up, before the broker has come to give back what it held."""
+    close = ConsumerSession.close
+
+    def slow(self: ConsumerSession, *, release: bool) -> DejaQError | None:
+        if release:
+            threading.Event().wait(0.5)
+        return close(self, release=release)
+
+    with client_of(site, "produce mine") as sender, client_of(site, "admin mine") as other:
+        other.alter_topic(MINE, lease_ms=600_000)
+        sender.send(MINE, b"held")
+        with client_of(site, "consume mine") as taker:
+            messages = iter(taker.consume(MINE, idle_ms=20_000))
+            next(messages)
+            monkeypatch.setattr(ConsumerSession, "close", slow)
+            revoke(site, "consume mine")
+            with pytest.raises(DejaQError):
+                next(messages)
+        until(lambda: other.counts(MINE)["leased"] == 0, "it is given back")
 
 
 def test_an_open_write_stream_of_a_revoked_key_takes_no_more(site: Site) -> None:

@@ -157,8 +157,10 @@ def serve_consumer(
         outbound.end(Unavailable("the broker is stopping", 1_000))
 
     def key_ends(error: Unauthenticated) -> None:
-        outbound.end(error)
-        session.close(release=True)
+        try:
+            session.close(release=True)  # first: whoever is told hangs up, which gives nothing back
+        finally:
+            outbound.end(error)
 
     release = False
     try:

@@ -135,8 +135,11 @@ class LaneConsumer:
             self._call(self._write)
 
     def _key_ends(self, error: Unauthenticated) -> None:
-        self.end(error)
-        self._session.close(release=True)
+        try:
+            # First: whoever is told hangs up, which gives nothing back.
+            self._session.close(release=True)
+        finally:
+            self.end(error)
 
     # --- what goes ------------------------------------------------------------------------------
 
@@ -232,8 +235,12 @@ class LaneConsumer:
         """One frame."""
         try:
             self._permit.check()
-        except DejaQError as ended:
+        except Unauthenticated as ended:
+            self._session.close(release=True)  # not later: by then the client has hung up
             self._port.end(ended)
+            return
+        except DejaQError as unknown:
+            self._port.end(unknown)
             return
         try:
             frame = frames.decode(content)

@@ -56,7 +56,9 @@ def test_brokers_that_leave_and_die_are_measured(
     outages.outages_postgresql(rates, outages.Size(4, 2_000, 2, 2_000), plan, told.append)
     assert sorted(rates) == ["failover_postgresql", "hand_over_postgresql", "rolling_postgresql"]
     assert all(0 < one < outages.SERVED_SECONDS_MAX for (one,) in rates.values()), told
-    # Where the time goes is read from what brokers log.
+    # Where the time goes is read from what brokers log. A slot that moves on is read once more.
     (killed,) = [line for line in told if "is killed" in line]
-    assert re.search(r"seen as gone .* slots taken .* 4 partitions read", killed), killed
+    found = re.search(r"seen as gone .* slots taken .* (\d+) partitions read", killed)
+    assert found, killed
+    assert int(found[1]) >= 4, killed
     assert list(tmp_path.glob("cluster-*")) == [], told
