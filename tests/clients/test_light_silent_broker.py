@@ -72,6 +72,28 @@ def test_a_request_says_who_is_silent__the_next_one_soon__until_it_is_not(
 
 
 @pytest.mark.parametrize("kind", CONNECTIONS)
+def test_what_comes_when_nobody_waits_any_more_is_leased_to_nobody(
+    broker: BrokerProcess, kind: str
+) -> None:
+    url = f"http://127.0.0.1:{broker.http_port}"
+    with (
+        light_face(kind, url, retry_ms_max=0) as taker,
+        light_face("light", url) as other,
+        light_face("light", url) as third,
+    ):
+        other.create_topic("t", lease_ms=600_000)
+        other.send("t", "before")
+        consumer = taker.consume("t")
+        next(consumer).ack(wait=True)
+        os.kill(broker.pid, signal.SIGSTOP)
+        seconds_of_refusal(url, lambda: next(consumer))
+        os.kill(broker.pid, signal.SIGCONT)
+        other.send("t", "later")
+        (found,) = third.consume("t", max_messages=1, idle_ms=60_000)
+        assert found.payload == b"later"
+
+
+@pytest.mark.parametrize("kind", CONNECTIONS)
 def test_a_broker_that_takes_its_time_is_waited_for(
     broker: BrokerProcess, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,6 +211,7 @@ class AsyncConnection:
 
         answer = await waiting.unless_silent(send, patience, is_silent)
         if answer is None:
+            waiting.hang_up(http, url)  # or what it is answered later is leased to nobody
             wrong = unavailable(f"the broker at {url} does not answer; the outcome is unknown")
             wrong.is_silent = True
             raise wrong

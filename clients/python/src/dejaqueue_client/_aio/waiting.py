@@ -27,6 +27,10 @@ async def close_http(http: httpx.AsyncClient) -> None:
     await http.aclose()
 
 
+def hang_up(http: httpx.AsyncClient, url: str) -> None:
+    """Nothing is to be done: the connection of a call that is called off is closed."""
+
+
 async def pause(seconds: float) -> None:
     """Let time pass before a call is tried again."""
     # tidy: allow sleep, because nothing tells when a broker is there again

@@ -7,12 +7,14 @@ Holds: what is started is a daemon: the end of a program waits for close_all alo
 from __future__ import annotations
 
 import atexit
+import socket
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -21,7 +23,6 @@ from dejaqueue_client.errors import DejaQError
 
 T = TypeVar("T")
 
-Http = httpx.Client
 Mutex = threading.Lock
 Ongoing = threading.Thread
 POLL_MS = 1_000
@@ -30,9 +31,49 @@ second at most."""
 EXIT_SECONDS_MAX = 5.0
 
 
+class Http(httpx.Client):
+    """One whose connections to a server can be closed while threads read from them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._sockets: dict[str, list[socket.socket]] = {}
+        self._mutex = threading.Lock()
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Send a request. Raises httpx.RequestError."""
+        request.extensions["trace"] = partial(self._note, _origin(request.url))
+        return super().send(request, **options)
+
+    def hang_up(self, url: str) -> None:
+        """Close all connections to a server: a thread that waits for an answer there ends."""
+        with self._mutex:
+            found = self._sockets.pop(_origin(httpx.URL(url)), [])
+        for one in found:
+            with suppress(OSError):  # closed already, or TLS has taken it over
+                # Not by SSLSocket.shutdown: it would have others write without TLS for a moment.
+                socket.socket.shutdown(one, socket.SHUT_RDWR)
+
+    def _note(self, origin: str, event: str, about: dict[str, Any]) -> None:
+        """See https://www.encode.io/httpcore/extensions/#trace."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            found = about["return_value"].get_extra_info("socket")
+            with self._mutex:
+                others = [one for one in self._sockets.get(origin, []) if one.fileno() >= 0]
+                self._sockets[origin] = [*others, found]
+
+
+def _origin(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.host}:{url.port}"
+
+
 def close_http(http: httpx.Client) -> None:
     """Close its connections."""
     http.close()
+
+
+def hang_up(http: Http, url: str) -> None:
+    """Leave what was asked there, so that the server knows that nobody waits for the answer."""
+    http.hang_up(url)
 
 
 def pause(seconds: float) -> None:
@@ -110,7 +151,7 @@ def unless_silent(
     """The result of a call; None = it was left, as whoever is to answer gave no sign of life.
 
     Nobody can break off a thread that reads, so the call has one of its own, which ends with its
-    timeout.
+    connection or its timeout.
 
     Args:
         patience: how long to wait before that one is asked, seconds; each time anew.
