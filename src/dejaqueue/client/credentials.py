@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 import re
-import ssl
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dejaqueue import limits
 from dejaqueue.addresses import is_loopback
 from dejaqueue.errors import BadRequest
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger("dejaqueue.client")
 
@@ -59,6 +61,8 @@ class Tls:
 
     def context(self) -> ssl.SSLContext:
         """The same for Python's own sockets. Raises OSError, ValueError: a file is wrong."""
+        import ssl  # here: 5 ms of each start, and few programs on one machine use TLS
+
         ca, certificate, key = (
             None if path is None else Path(fspath(path)).expanduser()
             for path in (self.ca, self.certificate, self.key)

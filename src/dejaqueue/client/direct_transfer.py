@@ -3,29 +3,25 @@
 The broker signs URLs, some parts ahead; each can be used for its one part alone. Whatever goes
 wrong here, the part goes through the broker instead: nobody needs to reach the store.
 
-Room: client. Blocks on threads of its own; knows HTTP as the standard library speaks it.
-Holds: what is read is what the list of parts says, or an error; a connection is used by one thread
-at a time; nothing goes in the clear for a client whose connection to its broker is encrypted.
-See: streamed.py, which falls back; broker/payloads/signed_parts.py; docs/adr/0110.
+Room: client. Blocks on threads of its own.
+Holds: what is read is what the list of parts says, or an error; nothing goes in the clear for a
+client whose connection to its broker is encrypted.
+See: streamed.py, which falls back; store_connections.py; broker/payloads/signed_parts.py;
+docs/adr/0110.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import socket
-import ssl
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from dejaqueue.client.call_threads import CallThreads
 from dejaqueue.client.replies import CLOCK
-from dejaqueue.errors import BadRequest, JournalDamaged, Unavailable
+from dejaqueue.errors import BadRequest, JournalDamaged
 from dejaqueue.schema.payload_parts import PartList
 
 AT_ONCE: Final = 8
@@ -36,10 +32,6 @@ SIGNED_AT_ONCE: Final = 64
 signed, and an upload may end with the next one."""
 STALE_US: Final = 600_000_000
 """URLs that were signed longer ago are not used: a program may have stopped in between."""
-CONNECT_SECONDS_MAX: Final = 2.0
-"""A store in a network that this program does not reach often does not even refuse."""
-ANSWER_SECONDS_MAX: Final = 10.0
-_DONE: Final = (200, 201)
 
 Sign = Callable[[int, int], dict[str, Any]]
 """Asks the broker for the parts from one index to before another; its answer."""
@@ -64,19 +56,18 @@ class DirectTransfer:
     """
 
     def __init__(self, sign: Sign, count_max: int, *, is_secret: bool) -> None:
+        # Here: few programs stream payloads, and the standard library's HTTP takes 10 ms to load.
+        from dejaqueue.client.store_connections import StoreConnections
+
         self._sign, self._count_max, self._is_secret = sign, count_max, is_secret
         self._signed: _SignedBatch | None = None
         self._threads = CallThreads(AT_ONCE)
-        self._mutex = threading.Lock()
-        self._idle: list[HTTPConnection] = []
-        self._in_use: set[HTTPConnection] = set()
-        self._closed = False
-        self._context: ssl.SSLContext | None = None
+        self._connections = StoreConnections()
 
     def put(self, index: int, content: bytes | bytearray) -> Future[None]:
         """Store a part; signing may raise here, what the store does is in the future."""
         url, headers = self._place_of(index)
-        return self._threads.submit(lambda: self._put(url, headers, content))
+        return self._threads.submit(lambda: self._connections.put(url, headers, content))
 
     def get(self, index: int, parts: PartList) -> Future[bytes]:
         """A part that is what the list says; raises as `put`, with JournalDamaged for another."""
@@ -92,16 +83,9 @@ class DirectTransfer:
 
     def close(self) -> None:
         """Break off what is on its way. Twice is fine."""
-        with self._mutex:
-            self._closed = True
-            connections = [*self._idle, *self._in_use]
-            self._idle.clear()
-        for connection in connections:
-            with suppress(OSError, AttributeError):  # it may have none any more
-                connection.sock.shutdown(socket.SHUT_RDWR)
-        self._threads.close()  # whoever used one has closed it
-        for connection in connections:
-            connection.close()
+        self._connections.break_off()
+        self._threads.close()  # whoever used a connection has closed it
+        self._connections.close()
 
     # --- URLs ---------------------------------------------------------------------------------
 
@@ -127,107 +111,11 @@ class DirectTransfer:
             raise BadRequest("url", "https, as the connection to the broker is", url.scheme)
         return url, signed.headers
 
-    # --- requests, on threads -----------------------------------------------------------------
-
-    def _put(
-        self, url: SplitResult, headers: Mapping[str, str], content: bytes | bytearray
-    ) -> None:
-        self._asked(url, "PUT", headers, content, -1)
-
     def _get(
         self, url: SplitResult, headers: Mapping[str, str], index: int, parts: PartList
     ) -> bytes:
-        content = self._asked(url, "GET", headers, None, parts.size_of(index))
+        """On a thread."""
+        content = self._connections.get(url, headers, parts.size_of(index))
         if hashlib.sha256(content).digest() != parts.digest_of(index):
             raise JournalDamaged(f"part {index} of a payload is not what was sent")
         return content
-
-    def _asked(
-        self,
-        url: SplitResult,
-        method: str,
-        headers: Mapping[str, str],
-        content: bytes | bytearray | None,
-        byte_count: int,
-    ) -> bytes:
-        """One request; what it answers, which has so many bytes, or with -1 is of no interest."""
-        while True:
-            connection, is_fresh = self._connection(url)
-            try:
-                answer = self._answer(connection, url, method, headers, content, byte_count)
-            except (OSError, HTTPException) as wrong:
-                self._let_go(connection)
-                if is_fresh or self._closed:
-                    text = f"{method} at the payload store at {url.netloc} failed: {wrong!r}"
-                    raise Unavailable(text) from wrong
-                continue  # the store may have closed it while it was idle
-            except BaseException:
-                self._let_go(connection)
-                raise
-            return answer
-
-    def _answer(
-        self,
-        connection: HTTPConnection,
-        url: SplitResult,
-        method: str,
-        headers: Mapping[str, str],
-        content: bytes | bytearray | None,
-        byte_count: int,
-    ) -> bytes:
-        target = f"{url.path}?{url.query}"
-        connection.request(method, target, body=content, headers=dict(headers))
-        # Of a connection that the store ends, the answer alone has the socket.
-        with connection.getresponse() as answer:
-            if answer.status not in _DONE or (byte_count >= 0 and answer.length != byte_count):
-                text = f"{method} at the payload store at {url.netloc}: status {answer.status}"
-                raise Unavailable(f"{text}, {answer.length} bytes")
-            body = answer.read()
-        with self._mutex:
-            is_kept = not (answer.will_close or self._closed)
-            if is_kept:
-                self._in_use.discard(connection)
-                self._idle.append(connection)
-        if not is_kept:
-            self._let_go(connection)
-        return body
-
-    def _connection(self, url: SplitResult) -> tuple[HTTPConnection, bool]:
-        """One for this thread alone, and whether it is new."""
-        with self._mutex:
-            if self._idle:  # all URLs of a store are at one place
-                connection = self._idle.pop()
-                self._in_use.add(connection)
-                return connection, False
-        connection = self._new(url)
-        try:
-            connection.connect()
-        except OSError as wrong:
-            connection.close()
-            text = f"the payload store at {url.netloc} is not reached from here: {wrong!r}"
-            raise Unavailable(text) from wrong
-        connection.sock.settimeout(ANSWER_SECONDS_MAX)
-        if not self._is_used(connection):
-            connection.close()
-            raise Unavailable("the transfer was closed")
-        return connection, True
-
-    def _is_used(self, connection: HTTPConnection) -> bool:
-        """Have it broken off when the transfer is; False = it was."""
-        with self._mutex:
-            if not self._closed:
-                self._in_use.add(connection)
-            return not self._closed
-
-    def _new(self, url: SplitResult) -> HTTPConnection:
-        if url.scheme == "http":
-            return HTTPConnection(url.netloc, timeout=CONNECT_SECONDS_MAX)
-        with self._mutex:
-            if self._context is None:
-                self._context = ssl.create_default_context()
-        return HTTPSConnection(url.netloc, timeout=CONNECT_SECONDS_MAX, context=self._context)
-
-    def _let_go(self, connection: HTTPConnection) -> None:
-        with self._mutex:
-            self._in_use.discard(connection)
-        connection.close()

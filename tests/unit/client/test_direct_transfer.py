@@ -1,8 +1,8 @@
-"""Covers: requests to an object store by signed URLs: what is stored and read, what is no answer,
-connections that are used again, are new, or are broken off.
+"""Covers: parts that go by signed URLs: which URLs are asked for, what is stored and read, what is
+no part, what is broken off.
 
-Not covered: what falls back to the broker (test_streamed.py), object stores
-(tests/integration/test_direct_payloads.py).
+Not covered: connections (test_store_connections.py), what falls back to the broker
+(test_streamed.py), object stores (tests/integration/test_direct_payloads.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -21,80 +19,16 @@ from dejaqueue.client import direct_transfer
 from dejaqueue.client.direct_transfer import AT_ONCE, SIGNED_AT_ONCE, DirectTransfer
 from dejaqueue.errors import BadRequest, JournalDamaged, Refused, Unavailable
 from dejaqueue.schema.payload_parts import PartList
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import PATIENCE_SECONDS
+from tests.unit.client.test_store_connections import HERE, Store, running
 
 PART = 10
-HERE = "127.0.0.1"
-
-
-class Store:
-    """An object store on this machine.
-
-    Attributes:
-        objects: by their path.
-        connections: how many there were.
-        headers: of the last request.
-        closes: it closes each connection after its answer, and says nothing of it.
-        hold: answers wait for it.
-    """
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.headers: dict[str, str] = {}
-        self.connections = 0
-        self.closes = False
-        self.status = 200
-        self.begun = threading.Semaphore(0)
-        self.hold = threading.Event()
-        self.hold.set()
-        store = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def setup(self) -> None:
-                store.connections += 1
-                super().setup()
-
-            def _answer(self, body: bytes) -> None:
-                store.headers = dict(self.headers.items())
-                store.begun.release()
-                store.hold.wait(PATIENCE_SECONDS)
-                self.send_response(store.status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-                self.close_connection = store.closes
-
-            def do_PUT(self) -> None:
-                content = self.rfile.read(int(self.headers["Content-Length"]))
-                store.objects[self.path] = content
-                self._answer(b"")
-
-            def do_GET(self) -> None:
-                self._answer(store.objects.get(self.path, b""))
-
-            def log_message(self, *_: Any) -> None:
-                return
-
-        self.server = ThreadingHTTPServer((HERE, 0), Handler)
-        self.server.daemon_threads = True
-        self.port = int(self.server.server_address[1])
-        self._thread = threading.Thread(target=self.server.serve_forever)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.hold.set()
-        self.server.shutdown()
-        self._thread.join()
-        self.server.server_close()
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    made = Store()
-    yield made
-    made.stop()
+    with running() as made:
+        yield made
 
 
 def parts_of(*contents: bytes) -> PartList:
@@ -179,15 +113,6 @@ def test_another_part_or_length_or_status_is_no_answer(
         transfer.put(0, b"a" * PART).result(PATIENCE_SECONDS)
 
 
-def test_a_connection_that_the_store_closed_is_made_anew(
-    store: Store, transfer: DirectTransfer
-) -> None:
-    store.closes = True
-    for index in range(3):
-        transfer.put(index, bytes(PART)).result(PATIENCE_SECONDS)
-    assert (len(store.objects), store.connections) == (3, 3)
-
-
 def test_nobody_there_and_no_signature_are_told(signer: Signer) -> None:
     with socket.socket() as bound:  # nobody listens there
         bound.bind((HERE, 0))
@@ -222,6 +147,5 @@ def test_closing_breaks_off_what_is_on_its_way(store: Store, transfer: DirectTra
     transfer.close()
     for answer in answers:
         assert isinstance(answer.exception(PATIENCE_SECONDS), Unavailable)
-    until(lambda: not transfer._in_use)
     with pytest.raises(Unavailable, match="closed"):
         transfer.put(0, b"x")
