@@ -9,7 +9,8 @@
   topic, and each to a random one of 10,000, or of as many as are made in MAKE_SECONDS.
 - `first_10000`: before that, the first message of each of them, for which its journal is made.
 - `few_in_1`, `few_in_5000`, `few_out_1`, `few_out_5000`: 20,000 messages through a topic of one and
-  of 5,000 partitions that was made a moment ago.
+  of 5,000 partitions; `few_first_1`, `few_first_5000`: before that, the first 20,000 into it, for
+  which its partitions are made.
 
 Beside the rate the processor time of a message, of broker and client together, is measured: its
 rows end in `_us`. A ratio is the median of the rounds' ratios to the case that ends in `_1`.
@@ -116,12 +117,16 @@ class _Turn:
         for count in self._in_turn(1, CONSUMERS):
             self._consumers(count)
         for count in self._in_turn(1, PARTITIONS):
-            self._through(count, self._plan.rows, ("in", "out"))
+            topic = self._system.new_topic(partitions=count)
+            self._through(topic, count, self._plan.rows, ("in", "out"))
         for count in self._in_turn(1, TOPICS):
             self._singles(count)
         # Last, the many after the one: an older broker may have no memory left for so many.
         for count in (1, PARTITIONS_MANY):
-            self._through(count, min(self._plan.rows, FEW_ROWS), ("few_in", "few_out"))
+            topic, rows = self._system.new_topic(partitions=count), min(self._plan.rows, FEW_ROWS)
+            first = self._note(f"few_first_{count}", partial(self._fill, topic, rows))
+            self._system.drain(topic, first.rows, self._seconds)
+            self._through(topic, count, rows, ("few_in", "few_out"))
 
     def _in_turn(self, one: int, many: int) -> tuple[int, int]:
         """So that neither always has the warmer machine."""
@@ -195,11 +200,13 @@ class _Turn:
 
     # --- partitions ---------------------------------------------------------------------------
 
-    def _through(self, partitions: int, rows: int, cases: tuple[str, str]) -> None:
-        topic = self._system.new_topic(partitions=partitions)
+    def _fill(self, topic: str, rows: int) -> Measured:
         load = past_load(rows, self._system.clock.now_ms(), self._seed)
-        fill = partial(self._system.fill, topic, load, self._seconds)
-        filled = self._note(f"{cases[0]}_{partitions}", fill)
+        filled: Measured = self._system.fill(topic, load, self._seconds)
+        return filled
+
+    def _through(self, topic: str, partitions: int, rows: int, cases: tuple[str, str]) -> None:
+        filled = self._note(f"{cases[0]}_{partitions}", partial(self._fill, topic, rows))
         drain = partial(self._system.drain, topic, filled.rows, self._seconds)
         self._note(f"{cases[1]}_{partitions}", drain)
 

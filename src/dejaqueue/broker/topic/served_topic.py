@@ -18,15 +18,11 @@ from functools import partial
 from typing import Any
 
 from dejaqueue.broker import news
+from dejaqueue.broker.collector import collector_off
 from dejaqueue.broker.consumers.dispatch import Dispatcher
 from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.partition.partition import Duties, Partition
-from dejaqueue.broker.partition.requests import (
-    ChangeRequest,
-    LookRequest,
-    Request,
-    SettleRequest,
-)
+from dejaqueue.broker.partition.requests import ChangeRequest, LookRequest, Request, SettleRequest
 from dejaqueue.broker.partition.view import follows
 from dejaqueue.broker.partition.worker import PartitionWorker
 from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads, ReleasedRows
@@ -198,10 +194,14 @@ class ServedTopic(ServedView):
         self._altering = threading.Lock()
         self._closings: list[Future[None]] | None = None
         self._close_until_us = 0
-        for number in self.partitions.numbers_of(topic.partitions):
-            self._add(number)
+        self._grow(topic.partitions)
         self._subscribe(topic)
         self._share()
+
+    def _grow(self, count: int) -> None:
+        with collector_off():
+            for number in self.partitions.numbers_of(count)[len(self.partitions) :]:
+                self._add(number)
 
     def _add(self, number: int) -> None:
         """One more partition, with the next number that is served here."""
@@ -364,8 +364,7 @@ class ServedTopic(ServedView):
             topic = changed.served_ahead(self._ports.store.lease_ahead_ms)
             if topic == self.topic:
                 return
-            for number in self.partitions.numbers_of(topic.partitions)[len(self.partitions) :]:
-                self._add(number)
+            self._grow(topic.partitions)
             self._subscribe(topic)
             self.topic = topic
             if topic.partitions > self.route.count:
