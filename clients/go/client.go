@@ -47,6 +47,7 @@ type Client struct {
 	routes
 	headers  []string
 	retryFor time.Duration
+	flights  flights
 
 	apiKey     string
 	tls        *tls.Config

@@ -189,6 +189,9 @@ func (p *link) start(sending *outgoing) {
 	}
 	p.waiting = append(p.waiting, sending)
 	p.signs.waits()
+	if p.channel != nil && !p.channel.isLane() {
+		p.client.flights.use(p)
+	}
 	switch {
 	case p.closed:
 		p.finish(sending, nil, unavailable("the producer is closed"))
@@ -359,6 +362,9 @@ func (p *link) opened(opened channel, err error) {
 		go p.read(stream)
 	}
 	p.channel = opened
+	if !opened.isLane() {
+		p.client.flights.use(p)
+	}
 	p.gone = make(chan struct{})
 	p.signs.hears(true)
 	go p.attend(opened, p.gone)
@@ -373,8 +379,32 @@ func (p *link) opened(opened channel, err error) {
 	}
 }
 
+// rest ends the stream of Flight, if nothing is on its way; the next batch opens another one.
+func (p *link) rest() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	switch {
+	case p.channel == nil || p.channel.isLane():
+	case len(p.waiting) > 0:
+		p.client.flights.keep(p)
+	default:
+		p.channel.finish()
+		p.detach()
+	}
+}
+
+// uses tells whether a channel is the one that batches go by.
+func (p *link) uses(channel channel) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.channel == channel
+}
+
 // detach is called under the mutex: the channel is not used any more.
 func (p *link) detach() {
+	if p.channel != nil && !p.channel.isLane() {
+		p.client.flights.leave(p)
+	}
 	p.channel = nil
 	if p.gone != nil {
 		close(p.gone)
@@ -482,6 +512,9 @@ func (p *link) read(from *putStream) {
 			frame, err = decode(result.AppMetadata)
 		} else if err == io.EOF {
 			err = unavailable("the broker ended the stream")
+		}
+		if err != nil && !p.uses(from) {
+			return
 		}
 		if err != nil {
 			wrong := because(from.ctx, err)

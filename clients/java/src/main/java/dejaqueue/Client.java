@@ -52,6 +52,7 @@ public final class Client implements AutoCloseable {
     final long retryMs;
     final Routes routes;
     final Attention attention = new Attention();
+    final Flights flights = new Flights();
     private final CallOption[] staying;
     private final CallOption[] following;
 

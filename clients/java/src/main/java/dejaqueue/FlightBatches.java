@@ -10,9 +10,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
-import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.flight.FlightClient;
@@ -30,11 +29,7 @@ final class FlightBatches {
     private final Client client;
     private final ObjectNode command;
     private final String topic;
-    private final ScheduledExecutorService retries = Executors.newSingleThreadScheduledExecutor(run -> {
-        Thread thread = new Thread(run, "dejaq-producer");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private final ScheduledThreadPoolExecutor retries = oneThread();
     // Guarded by `this`: numbers, what waits, and the order of writing.
     private final Map<Integer, Outgoing> waiting = new LinkedHashMap<>();
     private int number;
@@ -69,6 +64,18 @@ final class FlightBatches {
         producer = HexFormat.of().formatHex(name);
         this.command = command.put("producer", producer);
         topic = command.path("topic").asText();
+    }
+
+    /** One thread while there is something to do: a program may have a producer for each topic. */
+    private static ScheduledThreadPoolExecutor oneThread() {
+        ScheduledThreadPoolExecutor made = new ScheduledThreadPoolExecutor(1, run -> {
+            Thread thread = new Thread(run, "dejaq-producer");
+            thread.setDaemon(true);
+            return thread;
+        });
+        made.setKeepAliveTime(1, TimeUnit.SECONDS);
+        made.allowCoreThreadTimeOut(true);
+        return made;
     }
 
     /** How long to wait before the next attempt: doubling, with jitter of a half. */
@@ -108,13 +115,15 @@ final class FlightBatches {
     /** That it failed is told by the end of the stream. */
     private void write(Stream to, Outgoing sending) {
         to.watch.waits();
-        Rows.fillSend(to.root, sending.messages);
-        ArrowBuf metadata = client.memory.buffer(4);
-        ByteBuffer bytes = ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN);
-        metadata.writeBytes(bytes.putInt(sending.number).array());
+        client.flights.use(this);
         try {
+            Rows.fillSend(to.root, sending.messages);
+            ArrowBuf metadata = client.memory.buffer(4);
+            ByteBuffer bytes = ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN);
+            metadata.writeBytes(bytes.putInt(sending.number).array());
             to.writer.putNext(metadata);
-        } catch (RuntimeException broken) {
+            to.root.clear(); // a producer that waits for its next batch holds no memory
+        } catch (RuntimeException | OutOfMemoryError broken) {
             drop(to, DejaQException.of(broken));
         }
     }
@@ -141,7 +150,7 @@ final class FlightBatches {
             var writer = asked.flight().startPut(descriptor, root, replies, client.streamOptions(route.follows()));
             var watch = client.attention.watch(asked, () -> writer.error(asked.silence()));
             opened[0] = new Stream(writer, root, asked, watch);
-        } catch (RuntimeException wrong) {
+        } catch (RuntimeException | OutOfMemoryError wrong) {
             root.close();
             client.routes.learn(topic, asked, DejaQException.of(wrong));
             broke(DejaQException.of(wrong));
@@ -176,6 +185,7 @@ final class FlightBatches {
             return;
         }
         stream = null;
+        client.flights.leave(this);
         from.watch.close();
         client.routes.learn(topic, from.broker, wrong);
         from.root.close();
@@ -240,15 +250,33 @@ final class FlightBatches {
         }
     }
 
+    /** Ends the stream, if nothing is on its way; the next batch opens another one. */
+    synchronized void rest() {
+        if (stream == null) {
+            return;
+        }
+        if (waiting.isEmpty()) {
+            complete();
+        } else {
+            client.flights.keep(this);
+        }
+    }
+
+    /** Under the lock. */
+    private void complete() {
+        client.flights.leave(this);
+        stream.watch.close();
+        stream.writer.completed();
+        stream.root.close();
+        stream = null;
+    }
+
     /** Ends the stream; nothing is on its way. */
     synchronized void close() {
         closed = true;
         retries.shutdown();
         if (stream != null) {
-            stream.watch.close();
-            stream.writer.completed();
-            stream.root.close();
-            stream = null;
+            complete();
         }
     }
 }

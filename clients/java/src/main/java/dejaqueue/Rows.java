@@ -55,6 +55,8 @@ final class Rows {
     }
 
     static void fillSend(VectorSchemaRoot root, List<Message> messages) {
+        // Arrow's own guess is thousands of rows: 400 KB for one message.
+        root.getFieldVectors().forEach(column -> column.setInitialCapacity(messages.size()));
         root.allocateNew();
         ListVector tags = (ListVector) root.getVector("tags");
         MapVector headers = (MapVector) root.getVector("headers");
