@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -65,9 +65,16 @@ def nobody_may() -> NoReturn:
 
 def write(log: RecordLog, count: int, byte_count: int = 100_000) -> None:
     """Append so many, each until it is in."""
-    for number in range(patiently(log.last), patiently(log.last) + count):
-        with suppress(Fenced):  # it got no answer the first time, and came in all the same
+    number, stored = patiently(log.last), 0
+    while stored < count:
+        try:
             patiently(lambda at=number: log.append(at, [[b"x" * byte_count]]))  # type: ignore[misc]
+            number, stored = number + 1, stored + 1
+        except Fenced:
+            # It got no answer the first time, and came in all the same; or a leader that was just
+            # cut off had said what was the last before (see Shard.last_of).
+            last = patiently(log.last)
+            number, stored = last, stored + (last == number + 1)
 
 
 def is_whole(servers: NatsServers, name: str) -> bool:
