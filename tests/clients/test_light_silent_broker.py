@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import dejaqueue_client._aio.connection
+import dejaqueue_client._aio.waiting
 import dejaqueue_client._sync.connection
 from dejaqueue_client import Unavailable
 from tests.clients.light_faces import light_face
@@ -25,6 +26,12 @@ CONNECTIONS = {
     "light": dejaqueue_client._sync.connection,
     "light-async": dejaqueue_client._aio.connection,
 }
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request waits for messages for a second, not for twenty."""
+    monkeypatch.setattr(dejaqueue_client._aio.waiting, "POLL_MS", 1_000)
 
 
 @pytest.fixture

@@ -10,24 +10,20 @@ docs/adr/0048-processes-divide-a-directory.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dejaqueue.catalogue.log import CatalogueLog
-from dejaqueue.catalogue.state import TopicRow
 from dejaqueue.clock import SteadyClock
 from dejaqueue.cluster.embedded import keys_beside
 from dejaqueue.cluster.identity import agree
-from dejaqueue.cluster.placement import slot_of
 from dejaqueue.coordinator.kept_facts import KeptFacts
 from dejaqueue.errors import BadRequest
 from dejaqueue.journal.interface import store_path
 from dejaqueue.journal.processes import ProcessStore, is_divided, prepare
 from dejaqueue.journal.registry import encrypt, store_of
-from dejaqueue.journal.segments.shared_store import TopicSlots
 from dejaqueue.settings import BrokerSettings
 
 SHARDS_MIN: Final = 16
@@ -105,15 +101,6 @@ class DividedDirectory:
             self.store = store
             self._keys = keys_beside(settings, coordinator)
             self._ending = ending.pop_all()
-
-    def lays_out(self, rows: Mapping[str, TopicRow]) -> None:
-        """Say which topics are about to be made, so that they lie where the processes will look."""
-        shards = self.store.shards
-
-        def slots_of(topic: str) -> TopicSlots:
-            return TopicSlots(slot_of(topic, rows, shards), rows[topic].topic.spread)
-
-        self.store.lies(slots_of)
 
     def put_back_keys(self, text: str) -> None:
         """Have the API keys of a backup, unless there are some. Raises as SharedKeys.put_back."""

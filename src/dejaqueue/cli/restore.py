@@ -78,6 +78,7 @@ def restore(
     from dejaqueue.backup.instants import chosen
     from dejaqueue.broker.backup.restoring import Restore, RestorePlan, keys_of
     from dejaqueue.cli.divided_directory import divided_of
+    from dejaqueue.cli.restored_place import RestoredPlace
     from dejaqueue.errors import BadRequest
     from dejaqueue.journal.encryption.master_keys import load_master_keys
     from dejaqueue.journal.registry import encrypt
@@ -102,7 +103,8 @@ def restore(
         if divided is None:
             encrypt(store, settings.encryption)
         _put_back(archive, manifest.id, settings, say)
-        found = Restore(archive, manifest, store, masters, say, divided).run(plan)
+        place = RestoredPlace(store, divided)
+        found = Restore(archive, manifest, store, masters, say, place).run(plan)
     finally:
         (divided or store).close()
     if as_json:

@@ -165,14 +165,16 @@ def check_finished(store: JournalStore) -> None:
         )
 
 
-class DirectoryPort(Protocol):
-    """What a directory of several processes has, which none of them has open."""
+class PlacePort(Protocol):
+    """What is known beside a store of where it is restored into."""
 
-    def lays_out(self, rows: Mapping[str, TopicRow]) -> None:
-        """Hear by their names which topics are about to be made: they lie where it says."""
+    def lays_out(self, rows: Mapping[str, TopicRow], slots: int) -> None:
+        """Hear by their names which topics are about to be made in a cluster of so many slots: what
+        is stored of them lies where brokers will look."""
 
-    def put_back_keys(self, text: str) -> None:
-        """Have the API keys of a backup, unless there are some."""
+    def put_back_keys(self, text: str) -> bool:
+        """Have the API keys of a backup, unless there are some; False = they are a document of the
+        store, as others are."""
 
 
 class Restore:
@@ -183,7 +185,7 @@ class Restore:
         store: where it goes; nobody else has it open.
         masters: keys to open the backup with.
         report: told what is done, a line at a time.
-        divided: where the store is divided by several processes; None = it is not.
+        place: of the store; None = a broker alone has it.
     """
 
     def __init__(
@@ -193,13 +195,13 @@ class Restore:
         store: JournalStore,
         masters: Sequence[MasterKey] = (),
         report: Callable[[str], None] = lambda _: None,
-        divided: DirectoryPort | None = None,
+        place: PlacePort | None = None,
     ) -> None:
         self._archive, self._manifest, self._store = archive, manifest, store
         self._masters = masters
         self._cipher = cipher_of(manifest, masters)
         self._tail: ArchiveTail | None = None
-        self._report, self._divided = report, divided
+        self._report, self._place = report, place
         self._restored = RestoreReport(manifest.id, manifest.cut_ms)
         self._decisions = ArchivedDecisions(lambda *_: {}, ())
         self._source: FoundedCluster | None = None
@@ -246,17 +248,18 @@ class Restore:
             if log.state.cluster is not None:
                 slots = log.state.cluster.slots
                 rows = [replace(row, start=self._start(row, slots)) for row in rows]
-                if self._divided is not None:
-                    self._divided.lays_out({plan.new_name or row.topic.name: row for row in rows})
+                if self._place is not None:
+                    named = {plan.new_name or row.topic.name: row for row in rows}
+                    self._place.lays_out(named, slots)
             for row in rows:
                 self._restore_topic(row, plan.new_name or row.topic.name, plan.until_ms, log)
         finally:
             log.close()
         if not plan.topics:
             for name, text in manifest.documents.items():
-                if name == KEYS and self._divided is not None:
-                    self._divided.put_back_keys(text)
-                elif store.load_document(name) is None:
+                if name == KEYS and self._place is not None and self._place.put_back_keys(text):
+                    continue
+                if store.load_document(name) is None:
                     store.store_document(name, text)
         store.store_document(DOCUMENT, json.dumps(facts | {"done": True}))
         return self._restored
