@@ -54,7 +54,7 @@ def test_a_load_of_forty_million() -> None:
 
 def test_cores_follow_the_way_in() -> None:
     assert cores_for(200_000, "batches") == 2
-    assert cores_for(20_000, "singles") == 3
+    assert cores_for(20_000, "singles") == 4
     assert cores_for(2_000, "http") == 2
     assert plan_load(1, 400_000).partitions == module.WORKERS
 
@@ -70,7 +70,7 @@ def test_the_command_says_it_in_words_and_as_json() -> None:
     told = CliRunner().invoke(plan, words)
     assert told.exit_code == 0, told.output
     assert "memory         2.7 GiB (124.0 MiB file cache)" in told.output
-    assert "peak done in   1.835 s" in told.output
+    assert "peak done in   2.141 s" in told.output
     assert "cost of a day  0.05" in told.output
     assert "More cores" not in told.output
     much = CliRunner().invoke(plan, ["--messages", "1", "--per-second", "40K", "--way", "http"])

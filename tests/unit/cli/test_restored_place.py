@@ -1,4 +1,4 @@
-"""Covers: what is restored into a cluster of record logs lies in the slots that its brokers look in.
+"""Covers: what is restored into a cluster of record logs lies in the slots that brokers look in.
 
 Not covered: directories of several processes (test_divided_directory.py), restores as such.
 """
