@@ -15,8 +15,8 @@ from contextlib import contextmanager
 def collector_off() -> Iterator[None]:
     """Have the collector wait.
 
-    It looks after every 700 new objects, and each time that a quarter is new, at all there are: of
-    5,000 partitions that took four fifths of the time in which they were made.
+    As Python sets it, it looks after every 700 new objects, and at all there are each time that a
+    quarter of them is new. That took four fifths of the time in which 5,000 partitions were made.
     """
     was_on = gc.isenabled()
     gc.disable()
