@@ -115,7 +115,8 @@ class Shard:
         # subject was then; -1 = it has to be asked for.
         self._last = -1
         self._numbers: dict[str, int] = {}
-        # What `last_of` was answered while the stream's last sequence was this.
+        # What `last_of` was answered while the stream's last sequence was this, or before, where
+        # all that came since was appended here.
         self._looked_at, self._looked = -1, dict[str, tuple[int, int]]()
 
     # --- what there is ------------------------------------------------------------------------
@@ -249,7 +250,11 @@ class Shard:
         """
         number = self._numbers.get(one.subject, -1)
         if number != one.after:
-            number = self._numbers[one.subject] = self._last_of(one.subject)[0]
+            with self._guard:
+                looked = self._looked.get(one.subject) if self._looked_at == self._last else None
+            if looked is None or looked[0] != one.after:
+                looked = self._last_of(one.subject)
+            number = self._numbers[one.subject] = looked[0]
         if number == one.after:
             return True
         one.end(Fenced(f"{one.subject}: the last record is not {one.after}"))
@@ -301,14 +306,21 @@ class Shard:
 
     def _stored(self, turn: list[Append], last: int) -> None:
         sequence, self._last = self._last, last
+        before, looked = sequence, dict[str, tuple[int, int]]()
         for one in turn:
             count = len(one.batches.popleft())
             one.stored += range(sequence + 1, sequence + 1 + count)
             sequence += count
             one.after += count
             self._numbers[one.subject] = one.after
+            looked[one.subject] = one.after, sequence
             if not one.batches:
                 one.end()
+
+        with self._guard:
+            if self._looked_at == before:  # nobody else has appended since
+                self._looked_at = last
+                self._looked |= looked
 
     def _settle(self) -> None:
         """After a refusal: know what the last sequence is, once it is another one.

@@ -41,6 +41,7 @@ class PlayedStream:
         before: called before each append is compared, with its messages.
         answer: what an append is answered instead, if it is not None.
         last: the sequence that the leader says, if it is not None.
+        asked: how often the leader was asked for the last record of a subject.
         leader_lacks: subjects whose records the leader's disk has lost.
     """
 
@@ -51,10 +52,11 @@ class PlayedStream:
         self.answer: Callable[[], dict[str, Any] | None] | None = None
         self.last: int | None = None
         self.leader_lacks: set[str] = set()
-        self.infos = 0
+        self.infos = self.asked = 0
 
     def look_up(self, name: str, asked: object = None) -> dict[str, Any]:
         if name == f"STREAM.MSG.GET.{NAME}":
+            self.asked += 1
             return self._leader_has(cast(dict[str, str], asked)["last_by_subj"])
         assert name == f"STREAM.INFO.{NAME}"
         self.infos += 1
@@ -158,6 +160,25 @@ def test_each_partition_has_numbers_of_its_own(stream: PlayedStream, shard: Shar
     assert (stream.numbers("p"), stream.numbers("q")) == ([1, 2, 3], [1])
     assert shard.last_of("p") == (3, 4)
     assert shard.last_of("nobody") == (0, 0)
+
+
+def test_what_was_looked_at_is_not_asked_for_again__while_nobody_else_appends(
+    stream: PlayedStream, shard: Shard
+) -> None:
+    """A broker that takes over opens many partitions of a stream, and appends to each."""
+    for subject in "pqr":
+        stream.put(subject, 1)
+    assert [shard.last_of(subject) for subject in "pqr"] == [(1, 1), (1, 2), (1, 3)]
+    assert stream.asked == 3
+    for subject in "pqr":
+        shard.append(subject, 1, [b"2"])
+    assert shard.last_of("q") == (2, 5)
+    assert stream.asked == 3
+    stream.put("q", 3)
+    shard.append("p", 2, [b"3"])
+    with pytest.raises(Fenced):
+        shard.append("q", 2, [b"mine"])
+    assert stream.asked > 3
 
 
 def test_what_waits_goes_together_in_one_append(stream: PlayedStream, shard: Shard) -> None:
