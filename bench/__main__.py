@@ -49,6 +49,7 @@ DEFAULT_QUESTIONS = tuple(
         "console",
         "scaling",
         "sizes",
+        "spike",
         "starting",
     }
 )
@@ -107,7 +108,7 @@ def main(
 
     QUESTIONS: throughput, kinds, lateness, pollers, hot_instant, fair, http, topics, spark, parts
     (all by default); and subscriptions, doq, scale, spark_lateness, journals, bytes, cluster,
-    many, processes, workers, peers, sqs, console, scaling, sizes, starting.
+    many, processes, workers, peers, sqs, console, scaling, sizes, spike, starting.
     """
     start_reaper()
     known = tuple(dict.fromkeys((*NAMES, *peers.NAMES)))

@@ -21,6 +21,7 @@ TITLES = {
     "lateness": "Lateness",
     "pollers": "Lateness beside clients that wait over HTTP",
     "hot_instant": "Hot instant",
+    "spike": "More in a second than a partition serves in it",
     "beside": "Beside a topic that has much to do at once",
     "fair": "Fair topics",
     "subscriptions": "Subscriptions",

@@ -24,6 +24,7 @@ QUESTIONS = (
     "lateness",
     "pollers",
     "hot_instant",
+    "spike",
     "beside",
     "fair",
     "subscriptions",

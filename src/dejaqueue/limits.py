@@ -74,6 +74,8 @@ LEASE_MS_MIN: Final = 10
 LEASE_MS_MAX: Final = 7 * 24 * 3_600_000
 # Leasing further ahead than this would make cancel and move come too late without need.
 LEASE_AHEAD_MS_MAX: Final = 1_000
+# A minute: what a partition leases in it, thirty millions, is what thirty consumers can ask for.
+SPIKE_AHEAD_MS_MAX: Final = 60_000
 
 # A weight of 2^20 beside one of 1 is as good as all; virtual times stay in an int64 for ever.
 WEIGHT_MAX: Final = 1 << 20

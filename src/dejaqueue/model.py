@@ -195,6 +195,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "spread": (1, limits.SPREAD_MAX),
     "lease_ms": (limits.LEASE_MS_MIN, limits.LEASE_MS_MAX),
     "lease_ahead_ms": (0, limits.LEASE_AHEAD_MS_MAX),
+    "spike_ahead_ms": (0, limits.SPIKE_AHEAD_MS_MAX),
     "max_payload_bytes": (0, limits.STREAMED_BYTES_MAX),
     "max_delay_ms": (0, limits.INSTANT_MS_MAX),
     "max_backlog_count": (0, limits.SEQUENCE_MAX),
@@ -263,6 +264,9 @@ class Topic:
     lease_ahead_ms: int = LEASE_AHEAD_MS
     """How long before its due time a message may be sent to a client, which holds it until then.
     25 is 1,000 where the journal is in a bucket."""
+    spike_ahead_ms: int = 0
+    """The same for seconds that hold more than a partition serves in them; 0 = no more than
+    lease_ahead_ms. What a client holds can't be moved or cancelled any more."""
     max_payload_bytes: int = limits.PAYLOAD_BYTES_DEFAULT
     """Bytes of one payload at most."""
     max_delay_ms: int = 0
@@ -496,7 +500,7 @@ class Topic:
         values = self.settings()
         # Brokers of earlier versions do not know these.
         retention = ("retention_ms", "retention_bytes", "retention_keys")
-        for name in ("labels", "subscriptions", "cold_after_ms", *retention):
+        for name in ("labels", "subscriptions", "cold_after_ms", "spike_ahead_ms", *retention):
             if not values[name]:
                 del values[name]
         if self.unnamed:

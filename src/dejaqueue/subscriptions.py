@@ -38,6 +38,7 @@ class Start(StrEnum):
 OWN_SETTINGS = (
     "lease_ms",
     "lease_ahead_ms",
+    "spike_ahead_ms",
     "weights",
     "group_in_flight_max",
     "group_runs",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.consumers.dispatch import RUN_MAX
+from dejaqueue.broker.consumers.turns import RUN_MAX
 from tests.patience import until
 from tests.rules.broker_fixture import BrokerFixture, Got, RecordingConsumer
 from tests.rules.conftest import MakeBroker

@@ -131,6 +131,7 @@ def test_name_and_kind_stay_as_they_are() -> None:
     assert {"name", "kind"}.isdisjoint(CHANGEABLE)
     topic = Topic("x", labels={"owner": "shop"}, subscriptions={"s": {}}, retention_ms=1)
     topic = replace(topic, retention_bytes=1, retention_keys=True, cold_after_ms=60_000)
+    topic = replace(topic, spike_ahead_ms=1)
     assert set(CHANGEABLE) <= set(replace(topic, group_runs=True).to_dict())
 
 

@@ -28,6 +28,7 @@ from dejaqueue.broker.shard.maintenance import Maintenance, RoomBell
 from dejaqueue.broker.shard.pace_chore import PaceChore
 from dejaqueue.broker.shard.retention_chore import RetentionChore
 from dejaqueue.broker.shard.seeding_chore import SeedingChore
+from dejaqueue.broker.shard.spike_chore import SpikeChore
 from dejaqueue.broker.shard.turn_hold import Publication
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
 from dejaqueue.broker.transactions.coordinator import Coordinator
@@ -87,6 +88,7 @@ class Roster:
                     CronFiring(),
                     StagedWatch(self.coordinator),
                     ForecastChore(forecast),
+                    SpikeChore(),
                     recorder,
                     DeadLetters(self.carrier),
                     PaceChore(),
@@ -95,7 +97,7 @@ class Roster:
                     SeedingChore(),
                     *cold,
                 ),
-                lambda: (DeadLetters(self.carrier), PaceChore()),
+                lambda: (SpikeChore(), DeadLetters(self.carrier), PaceChore()),
                 None if publish is None else partial(publish, partition_number),
             )
 

@@ -20,6 +20,7 @@ class LiveSettings(TypedDict, total=False):
     partitions: int | Literal["auto"]
     lease_ms: int
     lease_ahead_ms: int
+    spike_ahead_ms: int
     max_payload_bytes: int
     max_delay_ms: int
     max_backlog_count: int
@@ -68,6 +69,7 @@ class SubscriptionSettings(TypedDict, total=False):
     tags_none: list[str]
     lease_ms: int
     lease_ahead_ms: int
+    spike_ahead_ms: int
     weights: dict[str, int]
     group_in_flight_max: int
     group_runs: bool

@@ -30,6 +30,7 @@ def values_of(settings: dict[str, Any]) -> dict[str, Any]:
         "retention_bytes": 0,
         "retention_keys": False,
         "cold_after_ms": 0,
+        "spike_ahead_ms": 0,
         "group_runs": False,
         **settings,
     }

@@ -225,6 +225,7 @@ class TopicSettings(Shape):
     partitions: int | Literal["auto"] | None = Field(None)
     lease_ms: int | None = Field(None, ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)
     lease_ahead_ms: int | None = Field(None, ge=0, le=limits.LEASE_AHEAD_MS_MAX)
+    spike_ahead_ms: int | None = Field(None, ge=0, le=limits.SPIKE_AHEAD_MS_MAX)
     max_payload_bytes: int | None = Field(None, ge=0, le=limits.STREAMED_BYTES_MAX)
     max_delay_ms: int | None = Field(None, ge=0, le=limits.INSTANT_MS_MAX)
     max_backlog_count: int | None = Field(None, ge=0)

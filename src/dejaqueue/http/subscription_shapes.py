@@ -30,6 +30,7 @@ class SubscriptionSettings(Shape):
     tags_none: list[str] | None = Field(None, max_length=limits.TAGS_MAX)
     lease_ms: int | None = Field(None, ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)
     lease_ahead_ms: int | None = Field(None, ge=0, le=limits.LEASE_AHEAD_MS_MAX)
+    spike_ahead_ms: int | None = Field(None, ge=0, le=limits.SPIKE_AHEAD_MS_MAX)
     weights: dict[str, int] | None = None
     group_in_flight_max: int | None = Field(None, ge=0, le=limits.CREDIT_MAX)
     group_runs: bool | None = None

@@ -7,6 +7,7 @@ See: load/ (counts by second, what is needed, charts), docs/guides/pipelines.md.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,7 +26,7 @@ from dejaqueue.pipelines.frame import (
     Topic,
     main,
 )
-from dejaqueue.pipelines.load.capacity import Advice, advise
+from dejaqueue.pipelines.load.capacity import Advice, advise, worst_seconds
 from dejaqueue.pipelines.load.series import HOUR_MS, MINUTE_MS, SECOND_MS, Load
 from dejaqueue.times import show_instant, show_span
 
@@ -195,6 +196,8 @@ def _figures(
     figures["partitions"] = advice.partitions
     figures["partitions_now"] = topic.partitions
     figures["partition_rate"] = round(advice.partition_rate)
+    ahead_s = worst_seconds(load, advice.partition_rate * topic.partitions)
+    figures["spike_ahead_ms"] = 0 if ahead_s <= 1 else math.ceil(ahead_s * SECOND_MS)
     return figures
 
 

@@ -17,8 +17,8 @@ def test_what_fires_is_first__the_dead_are_sent_last_and_each_partition_has_its_
     duties_of = roster.of_topic(Topic("t"), TopicCounts())
     duties = [duties_of(number) for number in range(2)]
     names = [type(chore).__name__ for chore in duties[0].chores]
-    assert names == ["CronFiring", "StagedWatch", "ForecastChore", "Recorder", "DeadLetters",
-                     "PaceChore", "RetentionChore", "KeyRetentionChore",
+    assert names == ["CronFiring", "StagedWatch", "ForecastChore", "SpikeChore", "Recorder",
+                     "DeadLetters", "PaceChore", "RetentionChore", "KeyRetentionChore",
                      "SeedingChore"]  # fmt: skip
     assert duties[0].listener in duties[0].chores
     assert not set(map(id, duties[0].chores)) & set(map(id, duties[1].chores))

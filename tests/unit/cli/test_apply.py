@@ -153,6 +153,7 @@ ANOTHER: dict[str, Any] = {
     "retention_bytes": 18,
     "retention_keys": True,
     "cold_after_ms": 3_600_000,
+    "spike_ahead_ms": 20_000,
     "unnamed": False,
     "subscriptions": {"s": {"max_attempts": 2}},
     "labels": {"owner": "me"},

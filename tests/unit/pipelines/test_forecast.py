@@ -73,7 +73,15 @@ def test_what_is_due_is_counted_by_second__and_what_was_due_before_apart(
     assert (told["due"], told["due_before"]) == (4, 2)
     assert (told["peak_per_second"], told["peak_second"]) == (3, "2023-11-14T22:13:21.000Z")
     assert told["hot"] == [{"second": "2023-11-14T22:13:21.000Z", "due": 3, "due_in_one_ms": 2}]
-    assert (told["partitions_now"], told["topic"]) == (3, "t")
+    assert (told["partitions_now"], told["topic"], told["spike_ahead_ms"]) == (3, "t", 0)
+
+
+def test_what_the_partitions_of_now_cannot_serve_in_time_has_to_be_sent_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(*[START_MS + 1_500] * 30)
+    told = forecast(monkeypatch, broker, ahead_ms="1h", hot=1, partition_rate=5).figures
+    assert told["spike_ahead_ms"] == 2_000
 
 
 def test_a_long_look_is_asked_in_stretches_that_touch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from dejaqueue.broker.consumers.assignment import NOBODY
 from dejaqueue.broker.consumers.credit_queue import CreditQueue
 from dejaqueue.broker.consumers.held_lease import HeldLease, LeaseKey, SentRows, let_go
 from dejaqueue.broker.consumers.holders import Holders
+from dejaqueue.broker.consumers.turns import Turns
 from dejaqueue.broker.counting import PartitionCounts
 from dejaqueue.broker.payloads.partition_payloads import PartitionPayloads
 from dejaqueue.engine.arrays import Int64s
@@ -31,10 +32,8 @@ from dejaqueue.journal.interface import Entry, Journal
 from dejaqueue.model import TagFilter
 from dejaqueue.wire.descriptors import ConsumeStream
 
-RUN_MAX = 8
-"""Dispatches that one consumer gets in a row at most, from a partition with a deep backlog: they
-are read together and sent by one thread. With 16 it costs the same, and parts are less even. Nobody
-gets more in a row than each has been given on average, so a short backlog goes round."""
+EARLY_LEAVES = 8
+"""An eighth of the most credit that a consumer ever had is kept from what is for much later."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -83,20 +82,6 @@ class Sink(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Run:
-    """Dispatches of a partition that go to one consumer before the next has its turn.
-
-    Attributes:
-        left: how many more.
-        count: dispatches since there was last nothing to lease.
-    """
-
-    consumer: Consumer
-    left: int
-    count: int
-
-
 Release: TypeAlias = Callable[[int, int, int, Leased | None], None]
 """Gives back what a lease has left: number of the partition, id of the lease, when others may have
 it, UTC milliseconds, and which rows, None = all. Called by workers and senders, must not block."""
@@ -123,9 +108,12 @@ class Consumer:
         self.options = options
         self.sink = sink
         self.credit = 0
+        self.credit_most = 0
+        """The most that it ever had: what it asked for ahead."""
         self.seen_us = seen_us
         self.ahead_ms = ahead_ms
-        """How far ahead of due this consumer may be sent rows; 0 while its clock is uncertain."""
+        """How far ahead of due this consumer may be sent rows at most; 0 while its clock is
+        uncertain."""
         self.offset_us = 0
         self.uncertainty_us = -1
         self.delivered_count = 0
@@ -144,6 +132,11 @@ class Consumer:
         """What it is called where people read it."""
         return self.options.consumer or f"consumer-{self.options.consumer_id[:8] or self.number}"
 
+    def credit_for(self, *, early: bool) -> int:
+        """How many messages it can take. Of what is for much later it takes fewer: it is to have
+        some left for what is due before."""
+        return self.credit - self.credit_most // EARLY_LEAVES if early else self.credit
+
     def describe(self) -> dict[str, object]:
         """What `stats` shows of it."""
         wanted = self.wanted or TagFilter()
@@ -153,7 +146,7 @@ class Consumer:
             "delivered": self.delivered_count,
             "settled": self.settled_count,
             "leases": len(self.leases),
-            "lease_ahead_ms": self.ahead_ms,
+            "lease_ahead_ms": min(self.ahead_ms, limits.LEASE_AHEAD_MS_MAX),
             "clock_offset_us": self.offset_us,
             "clock_uncertainty_us": self.uncertainty_us,
             "tags_any": list(wanted.any_of),
@@ -183,7 +176,7 @@ class Dispatcher:
     ) -> None:
         self._lock = threading.Lock()
         self._consumers: list[Consumer] = []
-        self._turn = 0
+        self._turns = Turns[Consumer]()
         self._number = 0
         self.silence_us_max = silence_us_max
         self.waiting = CreditQueue(wake, lane_of)
@@ -192,7 +185,6 @@ class Dispatcher:
         self._starved = False  # a partition found no credit, perhaps as another had reserved it
         self.filters: tuple[TagFilter | None, ...] = ()
         """What the consumers take, each filter once; None = anything."""
-        self._runs: dict[int, _Run] = {}
         self._holders: Holders | None = None
         self._recheck_us = 0
 
@@ -358,6 +350,7 @@ class Dispatcher:
         """The consumer can take `rows` more; 0 = it takes nothing any more, all credit is void."""
         with self._lock:
             consumer.credit = min(consumer.credit + rows, limits.CREDIT_MAX) if rows else 0
+            consumer.credit_most = max(consumer.credit_most, consumer.credit)
             consumer.seen_us = now_us
         self.waiting.credit_came()
 
@@ -413,18 +406,17 @@ class Dispatcher:
         wanted: TagFilter | None = None,
         *,
         holding: bool,
+        early: bool = False,
         partition: int = 0,
         free: bool = True,
     ) -> tuple[Consumer, int] | None:
         """The next consumer in turn and how many rows it takes; its credit is taken off.
 
-        While a partition has a backlog, a consumer's turn is as many dispatches as each consumer
-        has had of that on average, and no more than RUN_MAX.
-
         Args:
             rows_max: rows to give at most.
             wanted: only consumers with this filter.
             holding: only consumers that may be sent rows ahead of due.
+            early: the rows are for much later: a part of the credit is left for others.
             partition: where the rows are.
             free: no message of that partition is leased: another consumer may get it.
 
@@ -433,48 +425,57 @@ class Dispatcher:
         """
         with self._lock:
             consumers = self._served(partition, free=free)
-            run = self._runs.get(partition) if self._holders is None else None
-            goes_on = run is not None and run.left > 0
-            if run and goes_on and self._can_take(run.consumer, now_us, wanted, holding=holding):
-                run.left -= 1
-                run.count += 1
-                self.waiting.give(partition)
-                return run.consumer, self._taken(run.consumer, rows_max)
-            count = len(consumers)
-            for step in range(count):
-                index = (self._turn + step) % count
-                consumer = consumers[index]
-                if not self._can_take(consumer, now_us, wanted, holding=holding):
-                    continue
-                self._turn = (index + 1) % count
-                given = 0 if run is None else run.count
-                more = max(min(given // count, RUN_MAX) - 1, 0)
-                self._runs[partition] = _Run(consumer, more, given + 1)
-                self.waiting.give(partition)
-                return consumer, self._taken(consumer, rows_max)
-            self._starved = True
-        return None
+            consumer = self._turns.next(
+                partition,
+                consumers,
+                lambda one: self._can_take(one, now_us, wanted, holding=holding, early=early),
+                in_a_row=self._holders is None,
+            )
+            if consumer is None:
+                self._starved = True
+                return None
+            self.waiting.give(partition)
+            return consumer, self._taken(consumer, rows_max, early=early)
 
     def _can_take(
-        self, consumer: Consumer, now_us: int, wanted: TagFilter | None, *, holding: bool
+        self,
+        consumer: Consumer,
+        now_us: int,
+        wanted: TagFilter | None,
+        *,
+        holding: bool,
+        early: bool,
     ) -> bool:
         return (
-            consumer.credit > 0
+            consumer.credit_for(early=early) > 0
             and not consumer.closed
             and (not holding or consumer.ahead_ms > 0)
             and consumer.wanted == wanted
             and now_us - consumer.seen_us <= self.silence_us_max
         )
 
-    def _taken(self, consumer: Consumer, rows_max: int) -> int:
+    def can_hold_early(
+        self, partition: int, now_us: int, wanted: TagFilter | None, *, free: bool
+    ) -> bool:
+        """Somebody can take rows that are for much later. Arguments as for `reserve`."""
+        with self._lock:
+            found = any(
+                self._can_take(consumer, now_us, wanted, holding=True, early=True)
+                for consumer in self._served(partition, free=free)
+            )
+            self._starved |= not found
+        return found
+
+    def _taken(self, consumer: Consumer, rows_max: int, *, early: bool) -> int:
         """Take the credit for one dispatch; how many rows that is."""
-        rows = min(consumer.credit, rows_max, consumer.options.batch_rows_max)
+        credit = consumer.credit_for(early=early)
+        rows = min(credit, rows_max, consumer.options.batch_rows_max)
         consumer.credit -= rows
         return rows
 
     def has_no_more(self, partition: int) -> None:
         """The partition has nothing to lease now: what comes later is dealt out one by one."""
-        self._runs.pop(partition, None)
+        self._turns.ended(partition)
 
     def give_back(self, consumer: Consumer, rows: int) -> None:
         """Reserved rows that were not used after all."""

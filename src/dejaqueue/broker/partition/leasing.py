@@ -99,7 +99,9 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
     ahead_ms = _ahead_ms(core)
     now_ms = core.now_ms()
     head_ms = core.engine.next_due_ms(wanted)
-    if head_ms is None or head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100:
+    spike_ms = _spike_until_ms(core, now_ms) if ahead_ms else 0
+    early = head_ms is not None and head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100
+    if head_ms is None or (early and head_ms >= spike_ms):
         dispatcher.has_no_more(core.number)
         return False
     rows_max = _rows_max(core)
@@ -109,13 +111,14 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
         core.clock.now_us(),
         wanted,
         holding=holding,
+        early=early,
         partition=core.number,
         free=_is_free(core),
     )
     if grant is None:
         return False
     consumer, rows = grant
-    until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
+    until_ms = spike_ms - 1 if early else now_ms + min(ahead_ms, consumer.ahead_ms)
     lease_end_ms = until_ms + (consumer.options.lease_ms or core.topic().lease_ms)
     position = core.next_position()
     command = Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted)
@@ -177,6 +180,14 @@ def _ahead_ms(core: PartitionCore) -> int:
     return topic.lease_ahead_ms if by_time else 0
 
 
+def _spike_until_ms(core: PartitionCore, now_ms: int) -> int:
+    """What is due before then may be leased now, as there is a spike that cannot wait; 0 = none."""
+    spike, furthest_ms = core.spike, core.topic().spike_ahead_ms
+    if spike is None or not furthest_ms or now_ms < spike.begins_ms:
+        return 0
+    return min(spike.until_ms, now_ms + furthest_ms)
+
+
 def _rows_max(core: PartitionCore) -> int:
     """Rows whose payloads together make no more than a wire message should hold."""
     fetched = 0 if core.payloads is None else core.payloads.mean_bytes
@@ -206,6 +217,7 @@ def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
     wakes_us: list[int] = []
     ahead_us = core.clock.ahead_us
     now_us, ahead_ms = core.clock.now_us(), _ahead_ms(core) * AHEAD_PERCENT // 100
+    spike_ms = _spike_until_ms(core, (now_us - ahead_us) // 1_000) if ahead_ms else 0
     anyone_at_all = waits = False
     # A full group rings when it has landed.
     if engine.is_taking_over and not core.commits.group.is_full(core.settings.dispatch):
@@ -231,6 +243,10 @@ def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
         if head_ms is not None:
             waits |= bool(ahead_ms) and not holder
             wakes_us.append((head_ms - (ahead_ms if holder else 0)) * 1_000 + ahead_us)
+            if head_ms < spike_ms:
+                now = dispatcher.can_hold_early(core.number, now_us, wanted, free=_is_free(core))
+                waits |= not now
+                wakes_us += [now_us] if now else []
     if expiry_ms is not None and (anyone_at_all or share_us is not None or engine.has_mortals):
         wakes_us.append(expiry_ms * 1_000 + ahead_us)
     is_empty = expiry_ms is None and first_ms is None

@@ -137,13 +137,19 @@ def follow_subscriptions(core: PartitionCore, topic: Topic) -> None:
                 rules.to_text(),
                 start != Start.NEW,
                 settings["order"] == Order.ARRIVAL,
-                now_ms + topic.lease_ahead_ms,
+                now_ms + _ahead_ms_max(topic),
                 kept_from_ms if isinstance(kept_from_ms, int) else None,
                 in_pieces=True,
             )
             core.apply(opened)
         elif replace(rules, ids_from=known.engine.rules.ids_from) != known.engine.rules:
             core.apply(InView(now_ms, known.number, Configure(now_ms, rules.to_text())))
+
+
+def _ahead_ms_max(topic: Topic) -> int:
+    """How far ahead of its time anything may be leased in any of its views."""
+    views = topic, *map(topic.subscribed, topic.subscriptions)
+    return max(max(view.lease_ahead_ms, view.spike_ahead_ms) for view in views)
 
 
 def _follow_retention(core: PartitionCore, topic: Topic) -> None:

@@ -40,12 +40,18 @@ is done; others are found by the collector."""
 
 @dataclass(frozen=True, slots=True)
 class ReleasedRows:
-    """Leased messages that are not delivered after all."""
+    """Leased messages that are not delivered after all.
+
+    Attributes:
+        delay_ms: after which they are tried again, milliseconds.
+        due_ms: when the last of them is due, UTC milliseconds: before that none may come.
+    """
 
     subscription: str
     sequences: Int64s
     attempts: UInt16s
     delay_ms: int
+    due_ms: int
 
 
 ReleaseTo: TypeAlias = Callable[[ReleasedRows], None]
@@ -180,10 +186,12 @@ class PartitionPayloads:
             text = "%s: %d messages wait for the payload store: %s"
             log.warning(text, self.place, len(away), error)
         attempts = batch.column(batch.schema.get_field_index("attempts")).to_numpy()
+        dues_ms = batch.column(batch.schema.get_field_index("due")).to_numpy()
         for rows, delay_ms in ((late, 0), (away, AWAY_MS), (damaged, DAMAGED_MS)):
             if rows:
-                sequences = ids[rows] & limits.SEQUENCE_MAX
-                self._let_go(ReleasedRows(self._subscription, sequences, attempts[rows], delay_ms))
+                which = ids[rows] & limits.SEQUENCE_MAX, attempts[rows]
+                due_ms = int(dues_ms[rows].max())
+                self._let_go(ReleasedRows(self._subscription, *which, delay_ms, due_ms))
 
     # --- what is looked at ----------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from dejaqueue.broker.shard.archive_floor import ArchiveFloor
 from dejaqueue.broker.shard.backlog import Backlog
 from dejaqueue.broker.shard.cold_index import ColdIndex
 from dejaqueue.broker.shard.commit import Commits
+from dejaqueue.broker.shard.spike import Spike
 from dejaqueue.broker.shard.stored_rows import StoredRows
 from dejaqueue.broker.shard.timekeeping import Timekeeping
 from dejaqueue.clock import Clock
@@ -53,6 +54,7 @@ class PartitionCore:
         payloads: where those are that are not in the journal; None = all are.
         cold: which of them are cold.
         unread: pushes whose rows somebody is still to read, from where they were when leased.
+        spike: what is to be leased further ahead than usual, as it was found last; None = nothing.
         take_over_steps: steps that took over pieces of what is due, since it was made.
         floor: up to where backups have it: later entries stay for them.
         is_held: a backup reads the journal: nothing that is in it is given back, and no snapshot is
@@ -104,6 +106,7 @@ class PartitionCore:
         self.payloads: PartitionPayloads | None = None
         self.cold = ColdIndex()
         self.unread: WeakSet[Push] = WeakSet()
+        self.spike: Spike | None = None
         self.take_over_steps = 0
         self._payload_bytes_sum = 0
         self._payload_rows_sum = 0

@@ -260,7 +260,7 @@ class ServedTopic(ServedView):
     def _let_go(self, number: int, rows: ReleasedRows) -> None:
         """End leases of messages that could not be delivered."""
         # What was leased ahead is not due yet, and must not come back early (rule 2).
-        delay_ms = max(rows.delay_ms, self.topic.lease_ahead_ms)
+        delay_ms = max(rows.delay_ms, rows.due_ms - self._ports.clock.utc_ms())
         request = SettleRequest(
             SettleOp.NACK,
             0,

@@ -191,7 +191,7 @@ class ConsumerSession:
         limit_us = self._settings.offset_us_max
         is_well_known = 0 <= ping.uncertainty_us <= limit_us and abs(ping.offset_us) <= limit_us
         known = limit_us > 0 and is_well_known  # with 0 nobody's clock is
-        ahead_ms = limits.LEASE_AHEAD_MS_MAX if known and consumer.options.holds else 0
+        ahead_ms = limits.SPIKE_AHEAD_MS_MAX if known and consumer.options.holds else 0
         if ping.uncertainty_us >= 0 and not known and limit_us:
             self._say_of_clock(ping, limit_us)
         if ahead_ms != consumer.ahead_ms:

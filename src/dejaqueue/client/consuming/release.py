@@ -44,7 +44,7 @@ def releases_of(rows: Slice, earliest_us: int) -> list[Settle]:
     Args:
         earliest_us: the broker's clock at least: none comes before it is due (rule 2).
     """
-    delays_ms = np.clip(rows.dues_ms - earliest_us // 1000, 0, limits.LEASE_AHEAD_MS_MAX)
+    delays_ms = np.clip(rows.dues_ms - earliest_us // 1000, 0, limits.SPIKE_AHEAD_MS_MAX)
     steps = np.maximum(delays_ms - 1, 0) // STEP_MS
     releases = []
     for step in np.unique(steps).tolist():

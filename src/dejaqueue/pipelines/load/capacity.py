@@ -46,11 +46,11 @@ def needed_rate(load: Load, lateness_ms: int) -> float:
     if not load.total:
         return 0.0
     low, high = 0.0, float(load.counts.max()) * 1_000 / lateness_ms
-    if _worst_seconds(load, high) > lateness_ms / 1_000:
+    if worst_seconds(load, high) > lateness_ms / 1_000:
         high = load.total * 1_000 / lateness_ms
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
-        if middle and _worst_seconds(load, middle) <= lateness_ms / 1_000 * (1 + 1e-12):
+        if middle and worst_seconds(load, middle) <= lateness_ms / 1_000 * (1 + 1e-12):
             high = middle
         else:
             low = middle
@@ -67,7 +67,15 @@ def latenesses_seconds(load: Load, rate: float) -> Floats:
     return latenesses
 
 
-def _worst_seconds(load: Load, rate: float) -> float:
+def worst_seconds(load: Load, rate: float) -> float:
+    """How late the last message of the worst second is done at this rate. It is also how much
+    before it is due the first one would have to be sent, so that none is late.
+
+    >>> worst_seconds(Load(np.array([50]), np.array([2_000_000])), 500_000)
+    4.0
+    """
+    if not load.total:
+        return 0.0
     return float(latenesses_seconds(load, rate).max())
 
 

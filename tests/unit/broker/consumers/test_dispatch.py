@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dejaqueue import limits
-from dejaqueue.broker.consumers.dispatch import RUN_MAX, Consumer, Dispatcher, Push
+from dejaqueue.broker.consumers.dispatch import Consumer, Dispatcher, Push
 from dejaqueue.broker.consumers.held_lease import SentRows
+from dejaqueue.broker.consumers.turns import RUN_MAX
 from dejaqueue.engine.effects import Leased
 from dejaqueue.errors import DejaQError, ResourceExhausted
 from dejaqueue.model import TagFilter

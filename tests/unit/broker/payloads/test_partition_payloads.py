@@ -56,7 +56,9 @@ def binary(*payloads: bytes | None) -> pa.BinaryArray:
 def delivery(*payloads: bytes) -> pa.RecordBatch:
     ids = np.arange(len(payloads)) + 100 + (3 << limits.SEQUENCE_BITS)
     attempts = np.arange(len(payloads), dtype=np.uint16) + 1
-    return pa.record_batch({"id": ids, "attempts": attempts, "payload": binary(*payloads)})
+    dues = np.arange(len(payloads)) + 1_000
+    columns = {"id": ids, "attempts": attempts, "due": dues, "payload": binary(*payloads)}
+    return pa.record_batch(columns)
 
 
 def test_a_delivery_has_the_payloads_themselves(partition: Partition) -> None:
@@ -80,6 +82,7 @@ def test_what_is_damaged_is_left_out_and_let_go(
     [gone] = partition.gone
     assert (gone.subscription, gone.delay_ms) == ("second", partition_payloads.DAMAGED_MS)
     assert (gone.sequences.tolist(), gone.attempts.tolist()) == ([101, 102], [2, 3])
+    assert gone.due_ms == 1_002, "none of them comes before it is due"
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert "topic t, partition 0: message" in messages[0]
