@@ -88,10 +88,11 @@ class JournalSettings(Group):
         "of single messages. 0 = nothing is kept back. Cannot change live.",
     )
     snapshot_entries: int = Field(
-        default=20_000,
+        default=10_000,
         ge=0,
-        description="A partition takes a snapshot after this many journal entries, so that a start "
-        "has few to read again. 20,000: about a second of replay. 0 = not by count. "
+        description="Journal entries that a start, or whoever takes over, has to read again at "
+        "most, about: partitions take snapshots when all of a broker have more together, but for "
+        "those that have few themselves. 10,000: half a second of replay. 0 = not by count. "
         "Can change live.",
     )
     snapshot_interval_ms: int = Field(

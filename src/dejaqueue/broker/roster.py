@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from dejaqueue.broker.counting import TopicCounts
@@ -30,6 +30,7 @@ from dejaqueue.broker.shard.retention_chore import RetentionChore
 from dejaqueue.broker.shard.seeding_chore import SeedingChore
 from dejaqueue.broker.shard.spike_chore import SpikeChore
 from dejaqueue.broker.shard.turn_hold import Publication
+from dejaqueue.broker.shard.unread_entries import UnreadEntries
 from dejaqueue.broker.topic.forecast import Forecast, ForecastChore
 from dejaqueue.broker.transactions.coordinator import Coordinator
 from dejaqueue.broker.transactions.staging import StagedWatch
@@ -45,6 +46,7 @@ class Roster:
     Attributes:
         grow: raises a topic, by name, to so many partitions; returns at once.
         cold: None = the broker has no payload store.
+        unread: what a start would have to read again.
     """
 
     settings: DispatchSettings
@@ -55,6 +57,7 @@ class Roster:
     carrier: Carrier
     grow: Callable[[str, int], None]
     cold: ColdObjects | None = None
+    unread: UnreadEntries = field(default_factory=UnreadEntries)
 
     def of_topic(
         self,
@@ -82,7 +85,7 @@ class Roster:
             cold: tuple[Chore, ...] = () if self.cold is None else (ColdChore(self.cold),)
             recorder = Recorder(self.history, topic_name, partition_number, counting)
             return Duties(
-                Maintenance(self.snapshot_writer, self.room, recorder.settle),
+                Maintenance(self.snapshot_writer, self.room, self.unread, recorder.settle),
                 recorder,
                 (
                     CronFiring(),

@@ -22,6 +22,7 @@ from dejaqueue.broker.shard import entries
 from dejaqueue.broker.shard.chore import Chore
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.stored_rows import RowsAwaited, StoredRows
+from dejaqueue.broker.shard.unread_entries import UnreadEntries, UnreadShare
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import OpenEpoch, Relocate
 from dejaqueue.engine.snapshot import SnapshotPlan
@@ -67,6 +68,7 @@ class Maintenance(Chore):
     Args:
         writer: writes snapshot files, so that the worker goes on serving.
         room: asks the other partitions for room as well.
+        unread: what a start would have to read again of all partitions.
         settle_history: returns when what was recorded so far is on the disk: what lies before a
             snapshot is not read again. Called on the writer's thread, and at a stop.
 
@@ -79,10 +81,12 @@ class Maintenance(Chore):
         self,
         writer: Executor,
         room: RoomBell,
+        unread: UnreadEntries,
         settle_history: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = writer
         self._room = room
+        self._unread = UnreadShare(unread)
         self._room_wanted = room.wanted_count
         self._settle_history = settle_history
         self._snapshot_position = 0
@@ -161,11 +165,11 @@ class Maintenance(Chore):
         if core.is_held:
             return False
         settings = core.settings.journal
-        entry_count = core.position - self._snapshot_position
+        entry_count, most = core.position - self._snapshot_position, settings.snapshot_entries
         age_ms = core.clock.now_ms() - self._snapshot_ms
         if self._room_snapshots and age_ms >= ROOM_INTERVAL_MS:
             return True
-        if settings.snapshot_entries and entry_count >= settings.snapshot_entries:
+        if most and self._unread.is_too_much(entry_count, core.backlog.count, most):
             return True
         by_time = settings.snapshot_interval_ms and age_ms >= settings.snapshot_interval_ms
         return bool(by_time and (entry_count > 0 or core.journal.holds_room))
@@ -191,6 +195,7 @@ class Maintenance(Chore):
             self._finish_snapshot(core)
         self._see_room(core)
         self._give_back(core)
+        self._unread.note(self.entry_count(core))
         if not self.busy and self._is_snapshot_wanted(core) and core.commits.settles():
             self._prepare_snapshot(core, is_idle=is_idle)
             if core.commits.settles():
@@ -201,6 +206,10 @@ class Maintenance(Chore):
             return True
         # What is copied at the active site comes with its entries.
         return not core.follows and self._compact(core, is_idle=is_idle)
+
+    def closed(self) -> None:
+        """The partition is served no more."""
+        self._unread.end()
 
     def begin_snapshot(self, core: PartitionCore) -> None:
         """Hold the state as it is now; it is copied in the next steps, then made durable."""

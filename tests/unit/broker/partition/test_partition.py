@@ -24,6 +24,7 @@ from dejaqueue.broker.shard.committer import Committer
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.maintenance import Maintenance
 from dejaqueue.broker.shard.opening import JournalDoor
+from dejaqueue.broker.shard.unread_entries import UnreadEntries
 from dejaqueue.engine.commands import ForgetTexts
 from dejaqueue.errors import (
     DejaQError,
@@ -105,7 +106,7 @@ class World:
             self.committer,
             Dispatcher(10**12, lambda _number: True),
             Allotment(Backlog),
-            Duties(Maintenance(writer, Quiet()), chores=(self.chore,)),
+            Duties(Maintenance(writer, Quiet(), UnreadEntries()), chores=(self.chore,)),
         )
 
     def ring(self) -> None:

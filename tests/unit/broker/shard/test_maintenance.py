@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from dejaqueue.broker.shard import maintenance
+from dejaqueue.broker.shard import maintenance, unread_entries
 from dejaqueue.broker.shard.archive_floor import KEEP_MS, ArchiveFloor
 from dejaqueue.broker.shard.core import PartitionCore
 from tests.patience import until
@@ -81,6 +82,26 @@ def test_live_rows_of_mostly_dead_segments_are_copied__and_come_back_whole(
         consumer = broker.consumer(credit=100_000)
         broker.advance(60_000)
         assert sorted(consumer.payloads()) == sorted(kept)
+    finally:
+        broker.stop()
+
+
+def test_what_a_start_has_to_read_is_bounded_for_all_partitions_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread_entries, "ENTRIES_MIN", 20)
+    monkeypatch.setattr(unread_entries, "NOTED_ENTRIES", 1)
+    broker = BrokerFixture(tmp_path / "journal", snapshot_entries=100, partitions=4)
+    try:
+        for _ in range(60):
+            for number in range(3):
+                columns = {"payload": pa.array([b"x"]), "partition": pa.array([number])}
+                broker.write("enqueue", columns)
+            broker.wait_for_snapshots()
+            partitions = broker.broker._topics[TOPIC].partitions
+            unread = [one.maintenance.entry_count(one.core) for one in partitions if one.was_read]
+            assert sum(unread) <= 100 + 4
+        assert sum(one.maintenance.snapshot_count for one in partitions) >= 3
     finally:
         broker.stop()
 
