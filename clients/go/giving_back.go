@@ -11,18 +11,29 @@ import (
 // giveBackMost is how long Close waits for that; otherwise leases end at their time.
 const giveBackMost = time.Second
 
+// giveBackStepMS is how much later than it is due a message may come again: what is due within so
+// much of each other goes back together.
+const giveBackStepMS = 50
+
 // left is called under the mutex: what gives back the messages under such leases. Those that nobody
 // looked at are not due before they were.
 func (c *Consumer) left(under func(*lease) bool) []settle {
-	held := settle{op: opNack, leaseID: -1, fate: fateRelease}
+	held := map[int64]*settle{} // by when they are due, in steps
 	atHand := settle{op: opNack, leaseID: -1}
 	brokerMS := c.brokerMS()
 	for _, one := range c.held {
 		if under(one.message.lease) {
-			held.ids = append(held.ids, one.message.ID)
-			held.attempts = append(held.attempts, one.message.Attempts)
 			// One more for what is cut off, and one for what is not known of the broker's clock.
-			held.argumentMS = max(held.argumentMS, one.message.Due.UnixMilli()-brokerMS+2)
+			delayMS := max(one.message.Due.UnixMilli()-brokerMS+2, 0)
+			step := (delayMS + giveBackStepMS - 1) / giveBackStepMS
+			asked := held[step]
+			if asked == nil {
+				asked = &settle{op: opNack, leaseID: -1, fate: fateRelease}
+				held[step] = asked
+			}
+			asked.ids = append(asked.ids, one.message.ID)
+			asked.attempts = append(asked.attempts, one.message.Attempts)
+			asked.argumentMS = max(asked.argumentMS, delayMS)
 		}
 	}
 	for one, lease := range c.atHand {
@@ -32,10 +43,11 @@ func (c *Consumer) left(under func(*lease) bool) []settle {
 		}
 	}
 	var found []settle
-	for _, asked := range []settle{held, atHand} {
-		if len(asked.ids) > 0 {
-			found = append(found, asked)
-		}
+	for _, asked := range held {
+		found = append(found, *asked)
+	}
+	if len(atHand.ids) > 0 {
+		found = append(found, atHand)
 	}
 	return found
 }

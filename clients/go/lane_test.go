@@ -297,6 +297,30 @@ func TestWhatIsGivenBackIsNotDueBeforeItWas(t *testing.T) {
 	}
 }
 
+func TestWhatIsHeldForLaterDoesNotPutOffWhatIsDueSooner(t *testing.T) {
+	consumer := &Consumer{stream: &saidFrames{}, generation: 2, atHand: map[handed]*lease{}}
+	now, of := time.Now(), &lease{generation: 1}
+	for id, after := range []time.Duration{-time.Second, time.Second, time.Second, 20 * time.Second} {
+		one := &Message{ID: int64(id), Attempts: 1, Due: now.Add(after), lease: of}
+		consumer.held = append(consumer.held, heldMessage{message: one})
+	}
+	found := consumer.left(func(*lease) bool { return true })
+	latest := map[int64]int64{} // of the delays, by message
+	for _, asked := range found {
+		for _, id := range asked.ids {
+			latest[id] = asked.argumentMS
+		}
+	}
+	if len(found) != 3 || len(latest) != 4 {
+		t.Fatal(found)
+	}
+	for id, most := range []int64{0, 1_100, 1_100, 20_100} {
+		if latest[int64(id)] > most || (most > 0 && latest[int64(id)] < most-1_000) {
+			t.Error(id, latest[int64(id)])
+		}
+	}
+}
+
 // saidFrames notes the frames, and the rows of each SETTLE.
 type saidFrames struct {
 	frames  [][]byte

@@ -123,6 +123,28 @@ def test_a_consumer_that_goes_before_brings_nothing_early__and_others_have_it_in
     assert len(last.payloads()) == ROWS
 
 
+def test_what_comes_back_whole_is_at_most_a_second_late(make_broker: MakeBroker) -> None:
+    """The simplest client gives nothing back itself: the broker does, by whole leases."""
+    broker = make_broker(**SETTINGS)
+    first = holder(broker, credit=10 * ROWS)
+    due_ms = scheduled(broker)
+    later_ms = due_ms + 5_000
+    broker.send([b"later"] * ROWS, [later_ms] * ROWS)
+    until(broker, due_ms - 500)
+    assert len(first.payloads()) == 2 * ROWS
+    first.session.close(release=True)
+    broker.settle_down()
+    last = broker.consumer(credit=10 * ROWS, holds=False)
+    until(broker, due_ms - 1)
+    assert last.payloads() == []
+    until(broker, due_ms + 1_000)
+    assert len(last.payloads()) == ROWS
+    until(broker, later_ms - 1)
+    assert last.payloads() == []
+    until(broker, later_ms + 1_000)
+    assert len(last.payloads()) == ROWS
+
+
 def test_a_subscription_may_have_it_alone(make_broker: MakeBroker) -> None:
     named = {"early": {"spike_ahead_ms": AHEAD_MS}}
     broker = make_broker(**SETTINGS | {"spike_ahead_ms": 0, "subscriptions": named})

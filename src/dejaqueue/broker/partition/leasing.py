@@ -24,6 +24,9 @@ from dejaqueue.schema.references import MARK
 # most of it, for a sync or a garbage collection that takes its time on the way; not all of it, so
 # that the messages of the rest come along in the same dispatch.
 AHEAD_PERCENT = 80
+# What is leased together much ahead of its time is due within so much of each other: if it comes
+# back whole, as its consumer broke off, the first of it is no later than that.
+EARLY_SPAN_MS = 1_000
 # Dispatches in one step, so that requests do not wait behind dispatches.
 STEP_DISPATCHES_MAX = 32
 # No dispatch begins in a step that has dispatched for so long: others have the same worker.
@@ -118,7 +121,9 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
     if grant is None:
         return False
     consumer, rows = grant
-    until_ms = spike_ms - 1 if early else now_ms + min(ahead_ms, consumer.ahead_ms)
+    until_ms = now_ms + min(ahead_ms, consumer.ahead_ms)
+    if early:
+        until_ms = min(spike_ms, head_ms + EARLY_SPAN_MS) - 1
     lease_end_ms = until_ms + (consumer.options.lease_ms or core.topic().lease_ms)
     position = core.next_position()
     command = Lease(now_ms, position, until_ms, rows, lease_end_ms, filter=wanted)

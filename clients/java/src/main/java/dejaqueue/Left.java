@@ -3,6 +3,8 @@ package dejaqueue;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 
 /**
  * Messages that a consumer gives back when it closes.
@@ -10,21 +12,33 @@ import java.util.List;
  * @param released nobody looked at them: they are not due before they were
  */
 record Left(boolean released, long argumentMs, List<Message> messages) {
+    /** What is due within so much of each other goes back together: so much later it may come. */
+    private static final long STEP_MS = 50;
+
     /** Those that were held, and those that were handed over and not settled. */
     static List<Left> of(Collection<Message> held, Collection<Message> handed, long brokerMs) {
-        long argumentMs = 0;
+        Map<Long, List<Message>> bySteps = new TreeMap<>();
         for (Message one : held) {
-            // One more for what is cut off, and one for what is not known of the broker's clock.
-            argumentMs = Math.max(argumentMs, one.dueMs - brokerMs + 2);
+            long step = (delayMs(one, brokerMs) + STEP_MS - 1) / STEP_MS;
+            bySteps.computeIfAbsent(step, none -> new ArrayList<>()).add(one);
         }
         List<Left> found = new ArrayList<>();
-        if (!held.isEmpty()) {
-            found.add(new Left(true, argumentMs, List.copyOf(held)));
+        for (List<Message> together : bySteps.values()) {
+            long argumentMs = 0;
+            for (Message one : together) {
+                argumentMs = Math.max(argumentMs, delayMs(one, brokerMs));
+            }
+            found.add(new Left(true, argumentMs, List.copyOf(together)));
         }
         if (!handed.isEmpty()) {
             found.add(new Left(false, 0, List.copyOf(handed)));
         }
         return found;
+    }
+
+    /** One more for what is cut off, and one for what is not known of the broker's clock. */
+    private static long delayMs(Message one, long brokerMs) {
+        return Math.max(one.dueMs - brokerMs + 2, 0);
     }
 
     /** As a SETTLE of a stream, to which nobody waits for an answer. */

@@ -256,5 +256,10 @@ public final class Unit {
         check(found.size() == 2 && found.get(0).released() && !found.get(1).released(), "two ways back");
         check(found.get(0).argumentMs() == 9_002 && found.get(1).argumentMs() == 0, "not due before");
         check(Left.of(List.of(), List.of(), 0).isEmpty(), "nothing is left");
+        Message later = leased(2, 9_000);
+        later.dueMs = 30_000;
+        found = Left.of(List.of(later, held), List.of(), 1_000);
+        check(found.size() == 2, "what is held for later does not put off what is due sooner");
+        check(found.get(0).argumentMs() == 9_002 && found.get(1).argumentMs() == 29_002, "each in its time");
     }
 }
