@@ -155,3 +155,21 @@ def test_a_subscription_may_have_it_alone(make_broker: MakeBroker) -> None:
     until(broker, due_ms - 5_000)
     assert main.payloads() == []
     assert len(early.payloads()) == ROWS
+
+
+def test_a_subscription_that_begins_with_what_others_hold_has_none_of_it_early(
+    make_broker: MakeBroker,
+) -> None:
+    broker = make_broker(**SETTINGS)
+    first = holder(broker)
+    due_ms = scheduled(broker)
+    until(broker, due_ms - 8_000)
+    assert len(first.payloads()) == ROWS
+    broker.broker.alter_topic("t", {"subscriptions": {"s": {"start": "live"}}})
+    broker.settle_down()
+    made_ms = broker.now_ms
+    later = broker.consumer(credit=ROWS, topic=subscription_name("t", "s"), holds=False)
+    until(broker, due_ms)
+    assert later.payloads() == []
+    until(broker, made_ms + AHEAD_MS + 1_000)
+    assert len(later.payloads()) == ROWS
