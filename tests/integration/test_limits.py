@@ -315,6 +315,7 @@ CASES: dict[str, Case] = {
     "LEASE_MS_MIN": Case(setting("lease_ms"), "lease_ms", low=True),
     "LEASE_MS_MAX": Case(setting("lease_ms"), "lease_ms"),
     "LEASE_AHEAD_MS_MAX": Case(setting("lease_ahead_ms"), "lease_ahead_ms"),
+    "SPIKE_AHEAD_MS_MAX": Case(setting("spike_ahead_ms"), "spike_ahead_ms"),
     "ATTEMPTS_MAX": Case(setting("max_attempts"), "max_attempts"),
     "BACKOFF_MS_MAX": Case(
         lambda door, n: door.act("create_topic", topic(backoff_ms=1, backoff_max_ms=n)),

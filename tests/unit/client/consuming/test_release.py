@@ -15,7 +15,7 @@ from dejaqueue.client.consuming.holding import rows_of
 from dejaqueue.client.consuming.release import RELEASE_MS_MAX, Release, releases_of
 from dejaqueue.clock import SteadyClock
 from dejaqueue.errors import BadRequest, DejaQError, Elsewhere, Unavailable
-from dejaqueue.limits import LEASE_AHEAD_MS_MAX
+from dejaqueue.limits import SPIKE_AHEAD_MS_MAX
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 from tests.unit.client.fake_transport import FakeConsume, FakeTransport, ok
@@ -109,4 +109,4 @@ def test_each_row_goes_back_for_its_own_time__what_is_due_together_goes_together
 def test_what_nobody_knows_the_time_of_is_put_off_by_as_much_as_it_may_be_early() -> None:
     rows = rows_of(np.arange(1), np.ones(1, dtype=np.uint16), np.array([1_700_000_000_000]))
     [found] = releases_of(rows, 0)
-    assert found.argument_ms == LEASE_AHEAD_MS_MAX
+    assert found.argument_ms == SPIKE_AHEAD_MS_MAX
