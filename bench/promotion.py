@@ -44,6 +44,8 @@ def _promoted(plan: Plan, seed: int) -> float:
     try:
         topic = first.new_topic()
         sent = first.fill(topic, far_load(plan.rows, first.clock.now_ms(), seed), plan.seconds)
+        # There is nothing to follow before the first backup.
+        _wait(lambda: first.client.backup_progress()["state"] == "done")
         standby.start(plan.folder)
         try:
             _wait(lambda: standby.count_live(topic) == sent.rows)
@@ -61,7 +63,8 @@ def _promoted(plan: Plan, seed: int) -> float:
 
 
 def _wait(is_there: Callable[[], bool]) -> None:
-    """Until the standby has what its broker has. Raises AssertionError."""
+    """Until the archive has a beginning, or the standby has what its broker has. Raises
+    AssertionError."""
     until = time.monotonic() + FOLLOWS_SECONDS_MAX
     while time.monotonic() < until:
         try:
@@ -70,4 +73,4 @@ def _wait(is_there: Callable[[], bool]) -> None:
         except TopicUnknown:
             pass  # the topic is not there yet
         time.sleep(0.05)
-    raise AssertionError("the standby does not follow")
+    raise AssertionError("there is no archive, or the standby does not follow it")

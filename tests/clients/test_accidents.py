@@ -172,10 +172,14 @@ def test_what_may_be_repeated_waits_for_the_next_broker(brokers: Place) -> None:
     victim = brokers.nodes[1]
     topics = topics_of(brokers, f"cron-{os.urandom(4).hex()}", kind="cron")
     cron = next(topic for topic, owner in topics if owner == victim)
-    plain = next(
-        topic
-        for topic, owner in topics_of(brokers, f"plain-{os.urandom(4).hex()}")
-        if owner == victim
+    # The calls go at the same time: one that makes a topic again names what another one changes.
+    plain, again = (
+        next(
+            topic
+            for topic, owner in topics_of(brokers, f"plain-{os.urandom(4).hex()}")
+            if owner == victim
+        )
+        for _ in range(2)
     )
     with brokers.client(RETRY_MS) as client:
         entries = client.cron(cron)
@@ -184,7 +188,7 @@ def test_what_may_be_repeated_waits_for_the_next_broker(brokers: Place) -> None:
             lambda: entries.put("made", every_ms=3_600_000, payload=b"go"),
             lambda: entries.pause("paused"),
             lambda: entries.get("paused"),
-            lambda: client.create_topic(plain),
+            lambda: client.create_topic(again),
             lambda: client.alter_topic(plain, lease_ms=9_000),
             lambda: client.create_subscription(plain, "audit"),
         ]
