@@ -18,6 +18,7 @@ from tests.clients.drivers import Drivers
 from tests.clients.operations import OPERATIONS, HandOver, Operation
 from tests.clients.own_driver import OwnDriver
 from tests.clients.places import Place
+from tests.patience import until
 
 OWN = "own"
 SPREAD = 3
@@ -27,6 +28,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "by Flight": {"flight_only": True},
 }
 """How a client of another language goes to the broker."""
+DEALT_TOPICS = 30
+"""So many topics are in slots of all of three brokers, but for one in a hundred thousand times."""
 
 
 def topics_of(place: Place, name: str, **settings: Any) -> Iterator[tuple[str, str]]:
@@ -38,6 +41,22 @@ def topics_of(place: Place, name: str, **settings: Any) -> Iterator[tuple[str, s
             owners = {one["node"] for one in client.cluster(topic)["topics"]}
             if all(owners):
                 yield topic, min(owners)
+
+
+def wait_dealt(place: Place) -> None:
+    """Return when each broker serves something: until one that has just come has its part, what the
+    others serve may go to it at any moment."""
+    name = f"dealt-{os.urandom(4).hex()}"
+    with place.client() as client:
+        for number in range(DEALT_TOPICS):
+            client.create_topic(f"{name}-{number}")
+
+        def are_dealt() -> bool:
+            topics = client.cluster()["topics"]
+            owners = {one["node"] for one in topics if one["topic"].startswith(name)}
+            return owners == set(place.nodes)
+
+        until(are_dealt, "each broker serves something")
 
 
 class Stage:

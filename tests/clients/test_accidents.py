@@ -25,7 +25,7 @@ import pytest
 from tests.clients.drivers import Drivers
 from tests.clients.operations import RETRY_MS
 from tests.clients.places import Place
-from tests.clients.stages import WAYS, staged, topics_of
+from tests.clients.stages import WAYS, staged, topics_of, wait_dealt
 from tests.patience import until
 
 pytestmark = [pytest.mark.crash]
@@ -169,6 +169,7 @@ def test_whatever_happens_each_operation_is_done_once_or_its_outcome_is_said_to_
 
 def test_what_may_be_repeated_waits_for_the_next_broker(brokers: Place) -> None:
     brokers.come_back()
+    wait_dealt(brokers)
     victim = brokers.nodes[1]
     topics = topics_of(brokers, f"cron-{os.urandom(4).hex()}", kind="cron")
     cron = next(topic for topic, owner in topics if owner == victim)
