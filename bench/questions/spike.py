@@ -100,11 +100,11 @@ def _turn(
     asked = CONSUMERS, PREFETCH, instant_ms
     with ExitStack() as stack:
         beside = start_helper("bench.receiver", system.url, steady, steady_rows, path)
-        stack.callback(beside.kill)
         programs = [
             start_helper("bench.spike_receiver", system.url, hot, *asked) for _ in range(PROGRAMS)
         ]
-        for program in programs:
+        for program in (beside, *programs):
+            stack.enter_context(program)
             stack.callback(program.kill)
         drained = _until_drained(system, hot, instant_ms)
         found = [json.loads(program.communicate()[0]) for program in programs]

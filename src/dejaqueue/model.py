@@ -47,6 +47,11 @@ class TopicKind(StrEnum):
     FAIR = "fair"
     CRON = "cron"
 
+    @property
+    def is_by_time(self) -> bool:
+        """True if what is due first comes first, so that it is known ahead what comes next."""
+        return self in (TopicKind.TIMELINE, TopicKind.CRON)
+
 
 class OnDuplicate(StrEnum):
     """What happens to a new message whose key a live message has (rule 11)."""

@@ -59,6 +59,15 @@ def test_a_spike_is_sent_as_early_as_it_takes__and_what_else_is_due_comes_as_eve
     assert statuses.tolist() == [RowStatus.LEASED]
 
 
+def held_early(broker: BrokerFixture) -> tuple[RecordingConsumer, int]:
+    """A consumer that holds the hundred messages, eight seconds before they are due."""
+    consumer = holder(broker)
+    due_ms = scheduled(broker)
+    until(broker, due_ms - 8_000)
+    assert len(consumer.payloads()) == ROWS
+    return consumer, due_ms
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"spike_ahead_ms": 0}, {"dispatch": SETTINGS["dispatch"] | {"partition_rows_per_s": ROWS}}],
@@ -71,6 +80,22 @@ def test_otherwise_nothing_goes_further_ahead_than_it_may(
     consumer = holder(broker)
     due_ms = scheduled(broker)
     until(broker, due_ms - 25)
+    assert consumer.payloads() == []
+    until(broker, due_ms)
+    assert len(consumer.payloads()) == ROWS
+
+
+def test_who_has_nothing_sent_ahead_otherwise_may_have_it_in_a_spike(
+    make_broker: MakeBroker,
+) -> None:
+    held_early(make_broker(**SETTINGS | {"lease_ahead_ms": 0}))
+
+
+def test_where_another_order_than_time_decides_there_is_none(make_broker: MakeBroker) -> None:
+    broker = make_broker(**SETTINGS | {"kind": "priority"})
+    consumer = holder(broker)
+    due_ms = scheduled(broker)
+    until(broker, due_ms - 1)
     assert consumer.payloads() == []
     until(broker, due_ms)
     assert len(consumer.payloads()) == ROWS
@@ -110,10 +135,7 @@ def test_a_consumer_that_goes_before_brings_nothing_early__and_others_have_it_in
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker(**SETTINGS)
-    first = holder(broker)
-    due_ms = scheduled(broker)
-    until(broker, due_ms - 8_000)
-    assert len(first.payloads()) == ROWS
+    first, due_ms = held_early(broker)
     first.session.close(release=True)
     broker.settle_down()
     last = broker.consumer(credit=ROWS, holds=False)
@@ -161,10 +183,7 @@ def test_a_subscription_that_begins_with_what_others_hold_has_none_of_it_early(
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker(**SETTINGS)
-    first = holder(broker)
-    due_ms = scheduled(broker)
-    until(broker, due_ms - 8_000)
-    assert len(first.payloads()) == ROWS
+    _first, due_ms = held_early(broker)
     broker.broker.alter_topic("t", {"subscriptions": {"s": {"start": "live"}}})
     broker.settle_down()
     made_ms = broker.now_ms

@@ -23,7 +23,7 @@ from dejaqueue.broker.topic.served_view import ServedView
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.message_filter import DUE_END_MS, Selection
 from dejaqueue.errors import BadRequest, Unavailable
-from dejaqueue.model import MessageState, TagFilter, TopicKind
+from dejaqueue.model import MessageState, TagFilter
 from dejaqueue.schema.packing import UNIT
 from dejaqueue.wire.descriptors import check_tags
 
@@ -164,7 +164,7 @@ def _tally_index(
 
 def is_by_time(topic: ServedView) -> bool:
     """True if the topic's order is by due time, so that an index tells what is due when."""
-    return topic.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+    return topic.topic.kind.is_by_time
 
 
 def histogram(

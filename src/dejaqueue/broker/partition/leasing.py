@@ -17,7 +17,7 @@ from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.engine.commands import Ack, Lease
 from dejaqueue.journal.interface import Entry, EntryKind
-from dejaqueue.model import TagFilter, TopicKind
+from dejaqueue.model import TagFilter
 from dejaqueue.schema.references import MARK
 
 # A message is sent to a client that holds it when this much of the lease-ahead time is still left:
@@ -102,7 +102,7 @@ def _dispatch_to(core: PartitionCore, dispatcher: Dispatcher, wanted: TagFilter 
     ahead_ms = _ahead_ms(core)
     now_ms = core.now_ms()
     head_ms = core.engine.next_due_ms(wanted)
-    spike_ms = _spike_until_ms(core, now_ms) if ahead_ms else 0
+    spike_ms = _spike_until_ms(core, now_ms)
     early = head_ms is not None and head_ms > now_ms + ahead_ms * AHEAD_PERCENT // 100
     if head_ms is None or (early and head_ms >= spike_ms):
         dispatcher.has_no_more(core.number)
@@ -181,16 +181,15 @@ def _ahead_ms(core: PartitionCore) -> int:
     """How long before its due time a message may be leased. Where another order than time decides
     among those that are due, it can't be known before."""
     topic = core.topic()
-    by_time = topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
-    return topic.lease_ahead_ms if by_time else 0
+    return topic.lease_ahead_ms if topic.kind.is_by_time else 0
 
 
 def _spike_until_ms(core: PartitionCore, now_ms: int) -> int:
     """What is due before then may be leased now, as there is a spike that cannot wait; 0 = none."""
-    spike, furthest_ms = core.spike, core.topic().spike_ahead_ms
-    if spike is None or not furthest_ms or now_ms < spike.begins_ms:
+    spike = core.spike
+    if spike is None or now_ms < spike.begins_ms:
         return 0
-    return min(spike.until_ms, now_ms + furthest_ms)
+    return min(spike.until_ms, now_ms + core.topic().spike_ahead_ms)
 
 
 def _rows_max(core: PartitionCore) -> int:
@@ -222,7 +221,7 @@ def outlook(core: PartitionCore, dispatcher: Dispatcher) -> Outlook:
     wakes_us: list[int] = []
     ahead_us = core.clock.ahead_us
     now_us, ahead_ms = core.clock.now_us(), _ahead_ms(core) * AHEAD_PERCENT // 100
-    spike_ms = _spike_until_ms(core, (now_us - ahead_us) // 1_000) if ahead_ms else 0
+    spike_ms = _spike_until_ms(core, (now_us - ahead_us) // 1_000)
     anyone_at_all = waits = False
     # A full group rings when it has landed.
     if engine.is_taking_over and not core.commits.group.is_full(core.settings.dispatch):

@@ -28,7 +28,7 @@ class SpikeChore(Chore):
 
     def step(self, core: PartitionCore) -> None:
         """Look, if it is time."""
-        ahead_ms, now_ms = core.topic().spike_ahead_ms, core.now_ms()
+        ahead_ms, now_ms = _ahead_ms(core), core.now_ms()
         if not ahead_ms or self._next_ms - LOOK_MS <= now_ms < self._next_ms:
             return
         self._next_ms = now_ms + LOOK_MS
@@ -42,7 +42,7 @@ class SpikeChore(Chore):
 
     def next_us(self, core: PartitionCore) -> int | None:
         """When to look again, or a spike has to begin, clock µs; None = nothing is due for long."""
-        ahead_ms = core.topic().spike_ahead_ms
+        ahead_ms = _ahead_ms(core)
         head_ms = core.engine.next_due_ms() if ahead_ms else None
         if head_ms is None:
             return None
@@ -50,3 +50,10 @@ class SpikeChore(Chore):
         if core.spike is not None and core.spike.begins_ms > core.now_ms():
             at_ms = min(at_ms, core.spike.begins_ms)
         return wake_us(core, at_ms)
+
+
+def _ahead_ms(core: PartitionCore) -> int:
+    """How far ahead a spike may be leased; 0 = not at all, also where another order than time
+    decides among those that are due."""
+    topic = core.topic()
+    return topic.spike_ahead_ms if topic.kind.is_by_time else 0

@@ -51,7 +51,7 @@ from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
 from dejaqueue.errors import DejaQError, InternalError, TopicUnknown, Unavailable
 from dejaqueue.journal.interface import Journal, JournalStore
-from dejaqueue.model import Assignment, Topic, TopicKind
+from dejaqueue.model import Assignment, Topic
 from dejaqueue.settings import BrokerSettings
 from dejaqueue.subscriptions import BORN, has_ephemeral
 from dejaqueue.topic_names import parse_shard, subscription_name
@@ -207,7 +207,7 @@ class ServedTopic(ServedView):
         """One more partition, with the next number that is served here."""
         ports, service, names = self._ports, self._service, (self.topic.name, self.number)
         worker = ports.worker_of(*names, number)
-        in_due_order = self.topic.kind in (TopicKind.TIMELINE, TopicKind.CRON)
+        in_due_order = self.topic.kind.is_by_time
         duties = self._duties_of(number)
         if self.shard is not None and not self.partitions:
             chore = HomeChore(self.served_as, self.dispatcher, ports.homes)
