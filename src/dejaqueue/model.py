@@ -18,7 +18,6 @@ from typing import Any, NewType, TypeVar
 from dejaqueue import limits
 from dejaqueue.errors import BadRequest, Refused
 from dejaqueue.subscriptions import (
-    EPHEMERAL,
     Order,
     check_subscriptions,
     own_settings,
@@ -402,13 +401,7 @@ class Topic:
         usual = _USUAL_ORDERS.get(_choice(TopicKind, "kind", self.kind), Order.DUE)
         checked = check_subscriptions(self.subscriptions, usual)
         for name in checked:
-            seen = replace(self, subscriptions={}, **own_settings(checked[name])).check()
-            if seen.assignment is Assignment.EXCLUSIVE and seen.spread > 1:
-                limit = "shared in a topic with a spread"
-                raise BadRequest("subscription.assignment", limit, name)
-            if checked[name].get(EPHEMERAL) and seen.spread > 1:
-                # Each shard knows its own consumers alone.
-                raise BadRequest(f"subscription.{EPHEMERAL}", "0 in a topic with a spread", name)
+            replace(self, subscriptions={}, **own_settings(checked[name])).check()
         return checked
 
     def subscribed(self, name: str) -> Topic:

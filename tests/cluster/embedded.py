@@ -25,13 +25,12 @@ class EmbeddedCluster:
 
     def start(self, *names: str) -> None:
         """Start these, at once, and return when all listen."""
-        for name in names:
-            self.places[name] = f"{name}=127.0.0.1:{free_port(count=2)}"
+        self.make(*names)
         failures: list[BaseException] = []
 
         def run(name: str) -> None:
             try:
-                self._broker(name).start()
+                self.brokers[name].start()
             except BaseException as error:  # noqa: BLE001 - shown below
                 failures.append(error)
 
@@ -42,15 +41,18 @@ class EmbeddedCluster:
             thread.join(PATIENCE_SECONDS)
         assert not failures, failures
 
-    def _broker(self, name: str) -> BrokerProcess:
-        self.brokers[name] = BrokerProcess(
-            self._directory / name,
-            self._directory / f"{name}.log",
-            cluster__node=name,
-            cluster__nodes=",".join(self.places.values()),
-            **self._settings,
-        )
-        return self.brokers[name]
+    def make(self, *names: str) -> None:
+        """Make these, and start none; they know each other, and those that are there."""
+        for name in names:
+            self.places[name] = f"{name}=127.0.0.1:{free_port(count=2)}"
+        for name in names:
+            self.brokers[name] = BrokerProcess(
+                self._directory / name,
+                self._directory / f"{name}.log",
+                cluster__node=name,
+                cluster__nodes=",".join(self.places.values()),
+                **self._settings,
+            )
 
     @property
     def url(self) -> str:

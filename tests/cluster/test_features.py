@@ -8,9 +8,11 @@ Not covered: deaths (test_kill.py, tests/crash/test_processes_kill.py), Spark (t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,11 +182,29 @@ def test_cron_fires_once_each_time(client: Client) -> None:
         client.delete_topic(f"cron{number}")
 
 
-def test_a_subscription_that_nobody_consumes_ends(client: Client) -> None:
-    client.create_topic("ends")
-    client.create_subscription("ends", "short", ephemeral_ms=1_000)
-    until(lambda: not client.subscriptions("ends"), "it has ended")
-    assert "short" not in client.subscriptions("ends")
+@pytest.mark.parametrize("spread", [1, 3])
+def test_a_subscription_that_nobody_consumes_ends(client: Client, spread: int) -> None:
+    topic = f"ends{spread}"
+    client.create_topic(topic, spread=spread)
+    client.create_subscription(topic, "short", ephemeral_ms=1_000)
+    until(lambda: not client.subscriptions(topic), "it has ended")
+    assert "short" not in client.subscriptions(topic)
+
+
+@pytest.mark.parametrize("spread", [1, 3])
+def test_an_exclusive_subscription(client: Client, spread: int) -> None:
+    topic = f"dealt{spread}"
+    client.create_topic(topic, spread=spread, partitions=6)
+    client.create_subscription(topic, "s", assignment="exclusive")
+
+    def parts() -> list[int]:
+        rows = client.assignments(f"{topic}@s")["partitions"]
+        return sorted(Counter(row["next"] or row["consumer"] for row in rows).values())
+
+    consume = partial(client.consume, topic, subscription="s")
+    with consume(name="one"), consume(name="two"):
+        until(lambda: parts() == [3, 3], "each has half of them")
+        assert client.assignments(topic)["assignment"] == "shared"
 
 
 def test_letters_go_to_any_topic(client: Client) -> None:

@@ -65,15 +65,11 @@ def test_settings_of_its_own_are_those_of_a_topic() -> None:
     with pytest.raises(BadRequest):
         Topic("t", subscriptions={"a": {"lease_ms": 1}}).check()
     with pytest.raises(BadRequest):
-        Topic("t", spread=2, subscriptions={"a": {"assignment": "exclusive"}}).check()
-    with pytest.raises(BadRequest):
-        Topic("t", spread=2, subscriptions={"a": {"ephemeral_ms": 60_000}}).check()
-    with pytest.raises(BadRequest):
         Topic("t", kind=TopicKind.CRON, unnamed=False).check()
 
 
 def test_what_ends_by_itself() -> None:
-    topic = Topic("t", spread=2, subscriptions={"a": {"ephemeral_ms": 0}}).check()
+    topic = Topic("t", subscriptions={"a": {"ephemeral_ms": 0}}).check()
     assert not has_ephemeral(topic.subscriptions)
     assert has_ephemeral({"a": {}, "b": {"ephemeral_ms": 1_000}})
 

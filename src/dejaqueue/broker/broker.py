@@ -561,14 +561,14 @@ class Broker:
         is_awaited = callable(changes) or AWAITED & changes.keys()
         for one in served if is_awaited else ():
             one.wait_subscribed()
-        if not served:
-            self._attend(topic)
+        self._attend(topic)
         return topic
 
     def _attend(self, topic: Topic) -> None:
         """Serve a topic that nobody used yet if it has subscriptions that end by themselves."""
-        if has_ephemeral(topic.subscriptions) and self.serves(topic.name):
-            self.runtime(topic.name)
+        if has_ephemeral(topic.subscriptions):
+            for name in filter(self.serves, self.served_names(topic)):
+                self.runtime(name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicUnknown.

@@ -31,10 +31,13 @@ class HomeChore(Chore):
     Args:
         shard: its name.
         dispatcher: has its consumers.
+        subscription: whose consumers they are; "" = the topic's own.
     """
 
-    def __init__(self, shard: str, dispatcher: Dispatcher, homes: Homes) -> None:
-        self._shard = shard
+    def __init__(
+        self, shard: str, dispatcher: Dispatcher, homes: Homes, subscription: str = ""
+    ) -> None:
+        self._shard, self._subscription = shard, subscription
         self._dispatcher = dispatcher
         self._homes = homes
         self._serial = 0
@@ -68,7 +71,12 @@ class HomeChore(Chore):
         self._serial += 1
         self._said, self._is_heard = consumers, False
         self._asked_us = now_us
-        given = {"partitions": core.topic().partitions, "consumers": consumers, "kept": kept}
+        given = {
+            "subscription": self._subscription,
+            "partitions": core.topic().partitions,
+            "consumers": consumers,
+            "kept": kept,
+        }
         answered = partial(self._answered, core, self._serial)
         self._homes.ask(self._shard, ASSIGNMENT, given).add_done_callback(answered)
 

@@ -9,12 +9,14 @@ See: home_chore.py and allotment_queue.py, which ask; consumers/home_assignment.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from dejaqueue.broker.consumers.home_assignment import HomeAssignment
 from dejaqueue.broker.shard.backlog import Backlog
+from dejaqueue.broker.topic.attendance import Presence, ShardReports
 from dejaqueue.broker.topic.home_allotments import HomeAllotments
 from dejaqueue.broker.topic.peers import HOME, SHARD, Peers
 from dejaqueue.broker.topic.rates import Rates
@@ -25,11 +27,14 @@ from dejaqueue.errors import (
     Elsewhere,
     InternalError,
     ResourceExhausted,
+    TopicUnknown,
 )
 from dejaqueue.model import Topic
-from dejaqueue.topic_names import parse_shard, shard_name
+from dejaqueue.subscriptions import BORN
+from dejaqueue.topic_names import parse_shard, shard_name, subscription_name
 
 ASSIGNMENT, BACKLOG, RATE = "assignment", "backlog", "rate"
+ATTENDANCE = "attendance"
 PAID_PARTS = 8
 """A shard that asks for rows of a producer's rate gets so small a part of what is its even share of
 a second beside them, if the rate allows it: it need not ask for each batch."""
@@ -49,7 +54,10 @@ class TopicHome:
         self._topic = topic
         self._clock = clock
         spread = topic().spread
-        self._assignment = HomeAssignment(spread)
+        self._assignments = {"": HomeAssignment(spread)}
+        self._reports: dict[str, tuple[int, ShardReports]] = {}
+        """By ephemeral subscription when it was made, and what the other shards said of it."""
+        self._lock = threading.Lock()
         self._rates = Rates()
         self._allotments = HomeAllotments(
             spread, topic, lambda shard, by: homes.ask_shard(topic().shards[shard], by)
@@ -61,6 +69,8 @@ class TopicHome:
             return _done(self._assign(shard, given))
         if about == RATE:
             return _done(self._rate(given))
+        if about == ATTENDANCE:
+            return _done(self._attend(shard, given))
         if about == BACKLOG:
             try:
                 order = int(given["epoch"]), int(given["serial"])
@@ -68,7 +78,7 @@ class TopicHome:
             except (KeyError, TypeError, ValueError):
                 raise BadRequest("given", "epoch, serial, has, wants", given) from None
             return self._allotments.ask(shard, order, has, wants)
-        raise BadRequest("about", f"{ASSIGNMENT}, {BACKLOG} or {RATE}", about)
+        raise BadRequest("about", f"{ASSIGNMENT}, {ATTENDANCE}, {BACKLOG} or {RATE}", about)
 
     def _rate(self, given: Given) -> Given:
         try:
@@ -89,12 +99,55 @@ class TopicHome:
         try:
             kept = {int(number): str(one) for number, one in given["kept"].items()}
             consumers = [str(one) for one in given["consumers"]]
-            count = int(given["partitions"])
+            count, subscription = int(given["partitions"]), str(given["subscription"])
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise BadRequest("given", "kept, consumers, partitions", given) from None
+            limit = "kept, consumers, partitions, subscription"
+            raise BadRequest("given", limit, given) from None
         now_us = self._clock.now_us()
-        assigned = self._assignment.report(shard, count, consumers, kept, now_us)
+        assignment = self._assignment_of(subscription)
+        assigned = assignment.report(shard, count, consumers, kept, now_us)
         return {"targets": assigned.targets, "is_settled": assigned.is_settled}
+
+    def _assignment_of(self, subscription: str) -> HomeAssignment:
+        """Who has which partition of the topic, or of one of its subscriptions."""
+        topic = self._topic()
+        if subscription and subscription not in topic.subscriptions:
+            raise TopicUnknown(subscription_name(topic.name, subscription))
+        with self._lock:
+            found = self._assignments.get(subscription)
+            if found is None:
+                self._assignments = {
+                    name: one
+                    for name, one in self._assignments.items()
+                    if not name or name in topic.subscriptions
+                }
+                found = self._assignments[subscription] = HomeAssignment(topic.spread)
+            return found
+
+    def _attend(self, shard: int, given: Given) -> Given:
+        try:
+            name, born = str(given["subscription"]), int(given["born"])
+            is_used = bool(given["is_used"])
+        except (KeyError, TypeError, ValueError):
+            raise BadRequest("given", "subscription, born, is_used", given) from None
+        reports = self._reports_of(name, born)
+        reports.report(shard, is_used=is_used, now_us=self._clock.now_us())
+        return {}
+
+    def elsewhere(self, subscription: str, born: int, valid_us: int) -> Presence:
+        """Who consumes an ephemeral subscription at the other shards, as they said lately."""
+        return self._reports_of(subscription, born).presence(self._clock.now_us(), valid_us)
+
+    def _reports_of(self, subscription: str, born: int) -> ShardReports:
+        topic = self._topic()
+        with self._lock:
+            found = self._reports.get(subscription)
+            if found is None or found[0] != born:
+                self._reports = {n: r for n, r in self._reports.items() if n in topic.subscriptions}
+                found = born, ShardReports(range(1, topic.spread))
+                if topic.subscriptions.get(subscription, {}).get(BORN) == born:
+                    self._reports[subscription] = found
+            return found[1]
 
 
 class ServedShard(Protocol):

@@ -296,11 +296,10 @@ class ServedTopic(ServedView):
             found = before.get(name)
             if found is None or found.born != settings[BORN]:
                 ports = self._ports
-                here = self, ports.clock, self._wake, self._worker_of, self.ring_all, ports.alter
-                silence_us = _silence_us(ports.settings)
-                found = ServedSubscription(
-                    topic, name, SubscriptionPorts(*here, self._apart), silence_us
-                )
+                here = self, ports.clock, self._wake, self._worker_of, self.ring_all
+                shards = self.shard and self.served_as, self.home, ports.homes
+                to_all = SubscriptionPorts(*here, *shards, ports.alter, self._apart)
+                found = ServedSubscription(topic, name, to_all, _silence_us(ports.settings))
             found.follow(topic)
             self.subscriptions[name] = found
         for partition in self.partitions:

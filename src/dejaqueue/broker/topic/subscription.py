@@ -2,7 +2,8 @@
 
 Room: broker. Any thread may call it; what is asked of a partition runs on its worker.
 Holds: its partitions are the topic's; what is asked of one is done in this view of it alone. One
-that is ephemeral is ended from here alone, when nobody was there for so long (attendance.py).
+that is ephemeral is ended from here alone, when nobody was there for so long (attendance.py); of a
+topic in shards, at the home of that.
 See: served_topic.py, which makes one for each that its topic has; partition/view.py; rule 19.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,9 +21,19 @@ from dejaqueue.broker.counting import PartitionCounts, TopicCounts
 from dejaqueue.broker.partition.partition import Partition
 from dejaqueue.broker.partition.requests import Request, SettleRequest
 from dejaqueue.broker.partition.view import PartitionView
+from dejaqueue.broker.shard.chore import Chore
 from dejaqueue.broker.shard.core import PartitionCore
 from dejaqueue.broker.shard.view_core import ViewCore
-from dejaqueue.broker.topic.attendance import AttendanceChore, Presence
+from dejaqueue.broker.topic.attendance import (
+    REPORT_LOOKS,
+    REPORT_US_MIN,
+    AttendanceChore,
+    Presence,
+    ReportChore,
+    look_us,
+)
+from dejaqueue.broker.topic.home_chore import HomeChore
+from dejaqueue.broker.topic.homes import ATTENDANCE, Homes, TopicHome
 from dejaqueue.broker.topic.served_view import Answer, ServedView
 from dejaqueue.clock import Clock
 from dejaqueue.engine.arrays import Int64s
@@ -45,6 +56,9 @@ class SubscriptionPorts:
         served: the topic, or the shard of it.
         wake, worker_of: as for the topic's dispatcher.
         ring_all: has every partition look for something to do.
+        shard: the name of the shard; None = the topic is served as a whole.
+        home: what the shards agree on, if it is the first of them.
+        homes: the way to that from the others.
         alter: changes settings of a topic, by name.
         apart: runs a function once, on a thread that may wait.
     """
@@ -54,6 +68,9 @@ class SubscriptionPorts:
     wake: Callable[[int], bool]
     worker_of: Callable[[int], object]
     ring_all: Callable[[], None]
+    shard: str | None
+    home: TopicHome | None
+    homes: Homes
     alter: Callable[[str, Callable[[Topic], dict[str, Any]]], Topic]
     apart: Callable[[Callable[[], None]], object]
 
@@ -94,6 +111,7 @@ class ServedSubscription(ServedView):
             exclusive=self.topic.assignment is Assignment.EXCLUSIVE,
             numbers=self.partitions.numbers,
             now_us=self._ports.clock.now_us(),
+            is_shard=self._ports.shard is not None,
         )
 
     def view_of(self, partition: Partition) -> PartitionView:
@@ -105,12 +123,20 @@ class ServedSubscription(ServedView):
             core = ViewCore(partition.core, self.name, lambda: self.topic, counting)
             chores = [*partition.view_chores()]
             if number == self.partitions.numbers[0]:
-                chores.append(
-                    AttendanceChore(lambda: self._ephemeral_ms, self.presence, self._end_soon)
-                )
+                chores += self._agreeing()
             self._views[number] = PartitionView(core, self.dispatcher, chores)
             self.dispatcher.waiting.expect(number)
         return self._views[number]
+
+    def _agreeing(self) -> Iterator[Chore]:
+        """What the first of its partitions here does for all of them."""
+        ports, ephemeral_ms = self._ports, lambda: self._ephemeral_ms
+        if ports.shard is not None:
+            yield HomeChore(ports.shard, self.dispatcher, ports.homes, self.name)
+        if ports.shard is None or ports.home is not None:
+            yield AttendanceChore(ephemeral_ms, self._all_presence, self._end_soon)
+        else:
+            yield ReportChore(ephemeral_ms, self.presence, self._report)
 
     def end(self, error: DejaQError) -> None:
         """It is gone: its consumers are told."""
@@ -119,7 +145,7 @@ class ServedSubscription(ServedView):
     # --- while somebody is there --------------------------------------------------------------
 
     def presence(self) -> Presence:
-        """Who consumes it, or has messages of it. Any thread."""
+        """Who consumes it here, or has messages of it. Any thread."""
         dispatcher, is_held, count = self.dispatcher, False, 0
         for view in list(self._views.values()):
             if view.core.name in view.core.main.seen_as:
@@ -127,6 +153,21 @@ class ServedSubscription(ServedView):
                 is_held |= counts.leased > 0
                 count += counts.delivered + counts.extended
         return Presence(dispatcher.has_consumers or is_held, dispatcher.added_count + count)
+
+    def _all_presence(self) -> Presence:
+        """The same of all shards, where the topic has some and this is the home. Any thread."""
+        here, home = self.presence(), self._ports.home
+        if home is None:
+            return here
+        valid_us = max(REPORT_LOOKS * look_us(self._ephemeral_ms), REPORT_US_MIN)
+        there = home.elsewhere(self.name, self.born, valid_us)
+        return Presence(here.is_used or there.is_used, here.event_count + there.event_count)
+
+    def _report(self, is_used: bool) -> Future[Any]:
+        """Tell the home whether anybody is there."""
+        assert self._ports.shard is not None
+        given = {"subscription": self.name, "born": self.born, "is_used": is_used}
+        return self._ports.homes.ask(self._ports.shard, ATTENDANCE, given)
 
     def _end_soon(self) -> None:
         if not self._is_ending:
@@ -155,7 +196,7 @@ class ServedSubscription(ServedView):
         """What changes of the topic if this subscription ends."""
         settings = topic.subscriptions.get(self.name, {})
         is_this = settings.get(BORN) == self.born and settings.get(EPHEMERAL)
-        if not is_this or self.presence().is_used:
+        if not is_this or self._all_presence().is_used:
             return {}
         return {"subscriptions": {self.name: None}}
 

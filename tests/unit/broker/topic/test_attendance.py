@@ -4,14 +4,17 @@ tests/integration, tests/unit/cli. Not covered: takeovers in a real cluster."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dejaqueue.broker.topic.attendance import Attendance, Presence
+from dejaqueue.broker.shard.core import PartitionCore
+from dejaqueue.broker.topic.attendance import Attendance, Presence, ReportChore
 from dejaqueue.errors import Unavailable
 from dejaqueue.model import Topic
+from dejaqueue.testing.virtual_clock import VirtualClock
 from dejaqueue.wire.frames import SettleOp
 from tests.patience import until
 from tests.rules.broker_fixture import BrokerFixture
@@ -33,6 +36,36 @@ def test_only_time_in_which_it_was_looked_counts() -> None:
     came_and_went = Presence(is_used=False, event_count=2)
     assert attendance.look(9_000_020, 10, came_and_went) == 0
     assert attendance.look(9_000_029, 10, came_and_went) == 9
+
+
+def test_a_shard_tells_the_home_at_each_look__one_word_at_a_time() -> None:
+    clock, said = VirtualClock(), list[bool]()
+    there = SOMEBODY
+    told: Future[object] = Future()
+
+    def report(is_used: bool) -> Future[object]:
+        said.append(is_used)
+        return told
+
+    chore = ReportChore(lambda: 8_000, lambda: there, report)
+    core = PartitionCore(lambda: Topic("t"), 1, clock)
+
+    def looks(ms: int = 500) -> list[bool]:
+        clock.advance(ms=ms)
+        before = len(said)
+        chore.step(core)
+        return said[before:]
+
+    assert looks() == [True]
+    assert looks() == []  # the home has not answered
+    told.set_result({})
+    there = Presence(is_used=False, event_count=1)
+    assert looks() == [False]
+    assert looks(100) == []  # it is not time yet
+    there = Presence(is_used=False, event_count=2)  # somebody came and went
+    assert looks() == [True]
+    assert looks() == [False]
+    assert chore.next_us(core) == clock.now_us() + 500_000
 
 
 def is_there(fixture: BrokerFixture) -> bool:

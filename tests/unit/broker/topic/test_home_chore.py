@@ -26,7 +26,7 @@ class Shard:
         self.rings = 0
         self.dispatcher = Dispatcher(60_000_000, lambda _: True)
         self.core = PartitionCore(lambda: Topic("t", partitions=6), 1, self.clock, ring=self._ring)
-        self.chore = HomeChore(SHARD, self.dispatcher, self)  # type: ignore[arg-type]
+        self.chore = HomeChore(SHARD, self.dispatcher, self, "s")  # type: ignore[arg-type]
         self.asked: list[dict[str, Any]] = []
         self.answers: list[Future[dict[str, Any]]] = []
         self.configure(exclusive=True)
@@ -68,7 +68,8 @@ def test_it_asks_when_consumers_come_and_keeps_to_the_answer(shard: Shard) -> No
     assert shard.after(0) == []
     assert shard.chore.next_us(shard.core) is None
     one, two = shard.come("aa"), shard.come("bb")
-    assert shard.after(0) == [{"partitions": 6, "consumers": ["aa", "bb"], "kept": {}}]
+    asked = {"subscription": "s", "partitions": 6, "consumers": ["aa", "bb"], "kept": {}}
+    assert shard.after(0) == [asked]
     shard.answer({"1": "bb", "4": "aa"})
     assert shard.rings == 1
     taken = [shard.dispatcher._served(number, free=True) for number in (1, 4)]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from dejaqueue.broker.shard.backlog import Backlog
-from dejaqueue.broker.topic.homes import ASSIGNMENT, BACKLOG, RATE, Homes, TopicHome
+from dejaqueue.broker.topic.attendance import Presence
+from dejaqueue.broker.topic.homes import ASSIGNMENT, ATTENDANCE, BACKLOG, RATE, Homes, TopicHome
 from dejaqueue.broker.topic.peers import HOME, SHARD
 from dejaqueue.errors import BadRequest, Elsewhere, ResourceExhausted, TopicUnknown, Unavailable
 from dejaqueue.model import Topic
 from dejaqueue.testing.virtual_clock import VirtualClock
 
-GIVEN = {"partitions": 2, "consumers": ["x"], "kept": {}}
+GIVEN = {"subscription": "", "partitions": 2, "consumers": ["x"], "kept": {}}
+OF_A = GIVEN | {"subscription": "a", "consumers": ["y"]}
 
 
 class Served:
@@ -77,6 +81,45 @@ def test_a_home_that_cannot_be_asked_is_told_by_the_future() -> None:
         Homes(served.of, lambda: served).ask("gone=1-2", ASSIGNMENT, GIVEN).result()
 
 
+def test_consumers_of_a_subscription_are_dealt_partitions_apart() -> None:
+    served = Served()
+    homes = Homes(served.of, lambda: served)
+    with pytest.raises(TopicUnknown, match="t@a"):
+        homes.ask("t=1-2", ASSIGNMENT, OF_A).result()
+    served.topic = replace(served.topic, subscriptions={"a": {}})
+    for shard in (0, 1):
+        own = homes.ask(f"t={shard}-2", ASSIGNMENT, GIVEN).result()
+        of_a = homes.ask(f"t={shard}-2", ASSIGNMENT, OF_A).result()
+    assert (own["targets"], of_a["targets"]) == ({1: "x"}, {1: "y"})
+    served.topic = replace(served.topic, subscriptions={"b": {}})
+    homes.ask("t=1-2", ASSIGNMENT, OF_A | {"subscription": "b"}).result()
+    served.topic = replace(served.topic, subscriptions={"a": {}})  # another one
+    assert homes.ask("t=1-2", ASSIGNMENT, OF_A).result()["targets"] is None
+
+
+def test_who_is_at_other_shards_is_known_by_what_those_said() -> None:
+    served = Served()
+    served.topic = replace(served.topic, subscriptions={"a": {"born": 7}})
+    homes = Homes(served.of, lambda: served)
+
+    def said(*, is_used: bool, born: int = 7) -> None:
+        given = {"subscription": "a", "born": born, "is_used": is_used}
+        assert homes.ask("t=1-2", ATTENDANCE, given).result() == {}
+
+    assert served.home is not None
+    elsewhere = partial(served.home.elsewhere, "a", 7, 1_000)
+    assert elsewhere().is_used  # shard 1 said nothing yet
+    said(is_used=False, born=6)  # of the one of this name before
+    assert elsewhere().is_used
+    said(is_used=False)
+    assert elsewhere() == Presence(is_used=False, event_count=0)
+    said(is_used=True)
+    said(is_used=False)
+    assert elsewhere() == Presence(is_used=False, event_count=1)
+    served.clock.advance(us=1_001)
+    assert elsewhere().is_used  # it may have had consumers since
+
+
 def test_a_producer_has_one_rate_at_all_shards() -> None:
     served = Served()
     homes = Homes(served.of, lambda: served)
@@ -135,6 +178,7 @@ def test_what_a_home_asks_is_checked(body: dict[str, Any]) -> None:
         {"topic": "t=1-2", "about": "weather", "given": GIVEN},
         {"topic": "t=1-2", "about": ASSIGNMENT, "given": []},
         {"topic": "t=1-2", "about": ASSIGNMENT, "given": {"kept": 5}},
+        {"topic": "t=1-2", "about": ATTENDANCE, "given": {"subscription": "a"}},
         {"topic": "t=1-2", "about": RATE, "given": {"rows": "many"}},
         {"topic": "t=1-2", "about": BACKLOG, "given": {"epoch": 1, "has": 5}},
     ],
