@@ -26,7 +26,9 @@ from rich.table import Table
 
 from bench.systems.servers import ROOT, SOURCE
 
-PER_SECOND, PROCESSOR = "per_second", "processor_us"
+PROCESSOR = "processor_us"
+UNITS = {PROCESSOR: "processor µs"}
+"""Words for what is no unit by itself."""
 TURN_SECONDS_MAX = 900
 ONE_TURN = ("--rounds", "1", "--systems", "dejaq", "--no-keep")
 
@@ -37,7 +39,7 @@ class Ratio:
 
     Attributes:
         case: of the question.
-        figure: PER_SECOND, more is better, or PROCESSOR, less is better.
+        figure: the unit of what the clock says, or PROCESSOR, of which less is better.
         ours, theirs: medians over the rounds.
         rounds: the ratio of each round.
     """
@@ -104,17 +106,20 @@ def turn(question: str, source: Path, out: Path, arguments: Sequence[str]) -> Fi
         raise RuntimeError(
             f"a turn with {source} failed:\n{done.stdout[-2_000:]}{done.stderr[-2_000:]}"
         )
-    return figures_of(json.loads((out / "results" / "runs.json").read_text())[question])
+    kept = out / "results"
+    rows = json.loads((kept / "latest.json").read_text())
+    units = {row["case"]: row["unit"] for row in rows if row["question"] == question}
+    return figures_of(json.loads((kept / "runs.json").read_text())[question], units)
 
 
-def figures_of(run: dict[str, object]) -> Figures:
+def figures_of(run: dict[str, object], units: dict[str, str]) -> Figures:
     """The figures in what a run keeps: the clock's, and processor time where it was measured."""
     figures: Figures = {}
     spreads = run["spreads"]
     assert isinstance(spreads, dict)
     for name, found in spreads.items():
         case = name.partition("/")[2]
-        figures[case, PER_SECOND] = found["median"]
+        figures[case, units.get(case, "")] = found["median"]
         if PROCESSOR in found:
             figures[case, PROCESSOR] = median(found[PROCESSOR])
     return figures
@@ -164,7 +169,7 @@ def show(question: str, commit: str, ratios: Sequence[Ratio], console: Console) 
         table.add_column(name, justify="left" if name in ("case", "figure") else "right")
     for one in ratios:
         between = f"{min(one.rounds):.2f} – {max(one.rounds):.2f}"
-        words = "messages/s" if one.figure == PER_SECOND else "processor µs"
+        words = UNITS.get(one.figure, one.figure)
         figures = [
             f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in (one.ours, one.theirs)
         ]

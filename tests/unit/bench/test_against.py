@@ -13,22 +13,23 @@ from pathlib import Path
 import pytest
 
 from bench import against
-from bench.against import PER_SECOND, PROCESSOR, checked_out, figures_of, ratios_of
+from bench.against import PROCESSOR, checked_out, figures_of, ratios_of
 
 ROOT = Path(__file__).resolve().parents[3]
+PER_SECOND = "messages/s"
 
 
 def test_figures_are_by_case__with_processor_time_where_it_was_measured() -> None:
     run: dict[str, object] = {
         "spreads": {
             "dejaq/enqueue": {"median": 5.0, "low": 5.0, "high": 5.0, PROCESSOR: [1.0, 3.0]},
-            "dejaq/single": {"median": 7.0, "low": 7.0, "high": 7.0},
+            "dejaq/p99": {"median": 7.0, "low": 7.0, "high": 7.0},
         }
     }
-    assert figures_of(run) == {
+    assert figures_of(run, {"enqueue": PER_SECOND, "p99": "ms"}) == {
         ("enqueue", PER_SECOND): 5.0,
         ("enqueue", PROCESSOR): 2.0,
-        ("single", PER_SECOND): 7.0,
+        ("p99", "ms"): 7.0,
     }
 
 
