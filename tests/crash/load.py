@@ -67,9 +67,13 @@ class Load:
         thread.start()
         return thread
 
+    def send_no_more(self) -> None:
+        """Have producers stop, soon; `end` waits for them."""
+        self._stop_producing.set()
+
     def end(self, *, drained: bool = True) -> None:
         """Send no more, have everything consumed, and stop."""
-        self._stop_producing.set()
+        self.send_no_more()
         for thread in self._producers:
             thread.join(PATIENCE_SECONDS)
         assert not self._failures, self._failures

@@ -1,9 +1,10 @@
 """`python -m tests.mixture --seed N --count M --seconds S`: what `make mixture` runs.
 
-Each seed is a broker, or several processes, with settings that were drawn for all that may meet:
-encryption, an archive, a payload store, cold payloads, history, erasure, SQS. Clients of several
-kinds use topics of all kinds, while processes are killed and paused, all is stopped and started,
-master keys change, topics grow, are deleted and made again. In the end everything is drained; the
+Each seed is a broker, several processes, or a cluster, with settings that were drawn for all that
+may meet: encryption, an archive, a payload store, cold payloads, history, erasure, SQS, spikes.
+Clients of several kinds use topics of all kinds, while processes and brokers are killed and paused,
+join and leave, all is stopped and started, master keys change, topics grow, are deleted and made
+again. In the end everything is drained; the
 rules are judged, the log has no error, and what was archived is restored elsewhere and serves.
 """
 
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from tests.crash.broker_process import BrokerProcess
 from tests.crash.load import Load
 from tests.mixture.accidents import Accidents
 from tests.mixture.foreign import LOADS, Foreign
+from tests.mixture.places import place_of
 from tests.mixture.plan import ACCIDENTS, KINDS, Plan
 
 WRONG = re.compile(r"^.*(?:Traceback|InternalError|broke off|is not what was written).*$", re.M)
@@ -45,24 +48,24 @@ class Mixture:
 
     def __init__(self, seed: int, place: Path) -> None:
         self.plan, self.place = Plan.drawn(seed, place), place
-        self.broker = BrokerProcess(place / "data", place / "broker.log", **self.plan.settings)
-        self.accidents = Accidents(self.broker, self.plan, place)
+        self._ends = ExitStack()
+        self.where = place_of(self.plan, place, self._ends)
+        self.accidents = Accidents(self.where, self.plan, place)
         self._loads: dict[str, Load] = {}
         self._foreign: list[Foreign] = []
         self.faults: list[str] = []
 
     def run(self, seconds: float) -> list[str]:
         """What was wrong; empty = nothing."""
-        print(f"seed {self.plan.seed}: {self.plan.settings} {self.plan.topics}", flush=True)
-        self.broker.start()
-        try:
+        plan = self.plan
+        print(f"seed {plan.seed}: {plan.place} {plan.settings} {plan.topics}", flush=True)
+        with self._ends:
+            self.where.start()
             self._begin()
             self._disturb(seconds)
             self._end()
             self._judge()
             self._restore()
-        finally:
-            self.broker.kill()
         return self.faults + self.accidents.faults
 
     def _begin(self) -> None:
@@ -72,12 +75,12 @@ class Mixture:
         for kind in self.plan.foreign:
             draw = random.Random(self.plan.random.random())
             settings = self.plan.topic_settings("timeline", is_plain=True)
-            load = LOADS[kind](self.broker, f"foreign-{kind}", draw, settings)
+            load = LOADS[kind](self.where, f"foreign-{kind}", draw, settings)
             load.begin()
             self._foreign.append(load)
 
     def _add(self, name: str, settings: dict[str, Any]) -> None:
-        load = Load(self.broker.url, name, workers=1, pause_s=PAUSE_SECONDS, **settings)
+        load = Load(self.where.url, name, workers=1, pause_s=PAUSE_SECONDS, **settings)
         self._loads[name] = load
         load.begin()
 
@@ -95,7 +98,7 @@ class Mixture:
     def _make_again(self, kind: str) -> None:
         load = self._loads.pop(AGAIN)
         self._end_one(AGAIN, load)
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             client.delete_topic(AGAIN)
         self._add(AGAIN, self.plan.topic_settings(kind))
 
@@ -108,18 +111,24 @@ class Mixture:
             if topic == name:
                 load.history.unsure.add(key)
         self.faults += [f"{name}: {fault}" for fault in load.history.faults()[:5]]
-        print(f"{name}: {len(load.history.sent)} sent, {len(load.history.acked_us)} acked")
+        history = load.history
+        done = f"{len(history.sent)} sent, {len(history.acked_us)} acked"
+        print(f"{time.strftime('%X')} {name}: {done}")
 
     def _end(self) -> None:
+        for load in self._loads.values():
+            load.send_no_more()  # so all of them are drained at the same time
+        for foreign in self._foreign:
+            foreign.send_no_more()
         for name, load in self._loads.items():
             self._end_one(name, load)
         for one in self._foreign:
             one.end()
             self.faults += one.judged()
-            print(f"{one.name}: {len(one.sent)} sent, {len(one.acked)} acked")
+            print(f"{time.strftime('%X')} {one.name}: {len(one.sent)} sent, {len(one.acked)} acked")
 
     def _judge(self) -> None:
-        lines = WRONG.findall(self.broker.log_text())
+        lines = WRONG.findall(self.where.log_text())
         self.faults += [f"log: {line[:400]}" for line in lines[:5]]
 
     def _live(self, url: str) -> dict[str, int]:
@@ -129,12 +138,11 @@ class Mixture:
 
     def _restore(self) -> None:
         """What is archived is what there is."""
-        live = self._live(self.broker.url)
+        live = self._live(self.where.url)
         if "backup__url" not in self.plan.settings:
             return
         threading.Event().wait(ARCHIVED_SECONDS)
-        if status := self.broker.stop():
-            self.faults.append(f"the last stop ended with {status}")
+        self.accidents.note_stops(self.where.stop())
         where, place = str(self.plan.settings["backup__url"]), self.place / "restored"
         self.accidents.command("restore", where, "--data", str(place), is_online=False)
         if self.accidents.faults:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -13,30 +11,30 @@ from pathlib import Path
 
 from dejaqueue import Client
 from dejaqueue.errors import BadRequest, DejaQError
-from tests.crash.broker_process import BrokerProcess
-from tests.crash.test_processes_kill import children_of, is_gone
+from tests.mixture.places import Place
 from tests.mixture.plan import KINDS, Plan, new_master_key
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import PATIENCE_SECONDS
 
 BUSY = ("one at a time", "is being taken already")
 
 
 class Accidents:
-    """What may happen to a broker.
+    """What may happen to brokers.
+
+    Args:
+        where: where they run.
+        place: for files.
 
     Attributes:
         erased: (topic, key) of what was erased: nobody has to get it.
         faults: what commands and ends were wrong.
     """
 
-    def __init__(self, broker: BrokerProcess, plan: Plan, place: Path) -> None:
-        self.broker, self._plan, self._place = broker, plan, place
+    def __init__(self, where: Place, plan: Plan, place: Path) -> None:
+        self._where, self._plan, self._place = where, plan, place
         self._draw = random.Random(plan.seed)
         self.erased: list[tuple[str, str]] = []
         self.faults: list[str] = []
-
-    def _children(self) -> list[int]:
-        return children_of(self.broker.pid) if "server__processes" in self._plan.settings else []
 
     def happen(self, name: str) -> None:
         """One of plan.ACCIDENTS. Clients are told of most of them; this one may be, too."""
@@ -45,29 +43,25 @@ class Accidents:
             method()
 
     def _kill_process(self) -> None:
-        if children := self._children():
-            os.kill(
-                self._draw.choice(children), self._draw.choice([signal.SIGKILL, signal.SIGTERM])
-            )
+        self._where.kill_one()
 
     def _pause_process(self) -> None:
-        if children := self._children():
-            child = self._draw.choice(children)
-            os.kill(child, signal.SIGSTOP)
-            threading.Event().wait(self._draw.choice([1, 7]))
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGCONT)
+        self._where.pause_one()
 
     def _kill_all(self) -> None:
-        children = self._children()
-        self.broker.kill()
-        until(lambda: all(is_gone(child) for child in children), "children end with their parent")
-        self.broker.start()
+        self._where.kill()
+        self._where.start()
 
     def _stop_all(self) -> None:
-        if status := self.broker.stop():
-            self.faults.append(f"a graceful stop ended with {status}")
-        self.broker.start()
+        self.note_stops(self._where.restart())
+
+    def _join_or_leave(self) -> None:
+        self.note_stops(self._where.join_or_leave())
+
+    def note_stops(self, statuses: list[int]) -> None:
+        """Brokers were asked to stop, and ended with these."""
+        if any(statuses):
+            self.faults.append(f"graceful stops ended with {statuses}")
 
     def _master_key(self) -> None:
         if "encryption__master_key" in self._plan.settings:
@@ -84,29 +78,27 @@ class Accidents:
 
     def _grow(self) -> None:
         topic = self._draw.choice(KINDS)
-        with (
-            Client(self.broker.url) as client,
-            suppress(BadRequest),
-        ):  # not a multiple of its spread
-            client.alter_topic(topic, partitions=client.topic(topic).partitions + 1)
+        with Client(self._where.url) as client, suppress(BadRequest):  # there are enough
+            has = client.topic(topic)
+            client.alter_topic(topic, partitions=has.partitions + has.spread)
 
     def _pause_topic(self) -> None:
         topic = self._draw.choice(KINDS)
-        with Client(self.broker.url) as client:
+        with Client(self._where.url) as client:
             client.pause_topic(topic)
             threading.Event().wait(0.5)
             client.resume_topic(topic)
 
     def command(self, *words: str, is_online: bool = True) -> None:
         """A command of `dejaq` with the settings of the broker; noted if it fails."""
-        more = ("--url", self.broker.url) if is_online else ()
+        more = ("--url", self._where.url) if is_online else ()
         done = subprocess.run(
             [sys.executable, "-m", "dejaqueue", *words, *more],
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS,
             check=False,
-            env=self.broker.environment,
+            env=self._where.environment,
         )
         away = done.returncode == 4  # try later, or no broker
         if done.returncode and not away and not any(one in done.stderr for one in BUSY):

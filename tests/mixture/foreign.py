@@ -1,5 +1,6 @@
-"""Loads of clients that are not batches of ours: AWS's SDK, plain HTTP, transactions, and
-subscriptions of one topic. Each notes what it was told, and judges it in the end.
+"""Loads of clients that are not batches of ours: AWS's SDK, plain HTTP, the clients for Go and
+Java, transactions, and subscriptions of one topic. Each notes what it was told, and
+judges it in the end.
 
 What was not answered may have happened or not, and nobody is blamed for it.
 """
@@ -8,11 +9,15 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 import threading
 import time
 import urllib.request
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -22,7 +27,8 @@ from dejaqueue import Client
 from dejaqueue.client import Message
 from dejaqueue.clock import SystemClock
 from dejaqueue.model import RowStatus
-from tests.crash.broker_process import BrokerProcess
+from tests.clients.drivers import Driver
+from tests.mixture.places import Place
 from tests.patience import PATIENCE_SECONDS
 
 CLOCK = SystemClock()
@@ -30,6 +36,8 @@ LEASE_MS = 4_000
 FORGOTTEN = 0.05
 """So many are taken and never acked: they come again."""
 PAUSE_SECONDS = 0.3
+RETRY_MS = 120_000
+"""So long a client of another language tries again what may be repeated."""
 MUCH = 20
 
 
@@ -37,13 +45,14 @@ class Foreign(ABC):
     """A producer and two consumers of one topic.
 
     Args:
+        where: the brokers.
         settings: of the topic.
     """
 
     def __init__(
-        self, broker: BrokerProcess, name: str, draw: random.Random, settings: dict[str, Any]
+        self, where: Place, name: str, draw: random.Random, settings: dict[str, Any]
     ) -> None:
-        self.broker, self.name, self.draw = broker, name, draw
+        self.where, self.name, self.draw = where, name, draw
         self.settings = settings
         self.sent: dict[str, float] = {}
         """Answered, and when each is due."""
@@ -125,9 +134,13 @@ class Foreign(ABC):
         with self._lock:
             return [key for key in self.sent if key not in self.tried_acks]
 
+    def send_no_more(self) -> None:
+        """Have the producer stop, soon."""
+        self._sent_all.set()
+
     def end(self) -> None:
         """Send no more, have everything taken, and stop."""
-        self._sent_all.set()
+        self.send_no_more()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and self._left():
             self._done.wait(PAUSE_SECONDS)
@@ -160,7 +173,7 @@ class Sqs(Foreign):
         config = Config(retries={"max_attempts": 1}, read_timeout=30, connect_timeout=5)
         return boto3.client(
             "sqs",
-            endpoint_url=f"http://127.0.0.1:{self.broker.http_port}/sqs",
+            endpoint_url=f"http://127.0.0.1:{self.where.http_port}/sqs",
             region_name="none",
             aws_access_key_id="any",
             aws_secret_access_key="any",
@@ -231,7 +244,7 @@ class Http(Foreign):
 
     def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.broker.http_port}/v1/topics/{self.name}/{path}",
+            f"http://127.0.0.1:{self.where.http_port}/v1/topics/{self.name}/{path}",
             data=json.dumps(body).encode(),
             headers={"content-type": "application/json"},
         )
@@ -240,7 +253,7 @@ class Http(Foreign):
         return found
 
     def make(self) -> None:
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             client.create_topic(self.name, lease_ms=LEASE_MS, **self.settings)
 
     def produce(self) -> None:
@@ -266,11 +279,73 @@ class Http(Foreign):
                 self.note_acked(message["payload"])
 
 
+class OtherLanguage(Foreign):
+    """A client of another language; each thread has a process of its own."""
+
+    language = ""
+
+    @contextmanager
+    def _client(self) -> Iterator[Driver]:
+        with tempfile.TemporaryDirectory() as folder:
+            driver = Driver(self.language, Path(folder) / "log")
+            try:
+                driver.call("connect", url=self.where.url, retry_ms=RETRY_MS)
+                yield driver
+            finally:
+                driver.end()
+
+    def make(self) -> None:
+        with Client(self.where.url) as client:
+            client.create_topic(self.name, lease_ms=LEASE_MS, **self.settings)
+
+    def produce(self) -> None:
+        with self._client() as driver:
+            while not self._sent_all.wait(PAUSE_SECONDS / 3):
+                keys, due_ms = self.keys(10), CLOCK.now_ms() + self.draw.choice([0, 0, 700])
+                rows = [key.encode() for key in keys]
+                statuses = driver.send(self.name, *rows, due_ms=due_ms)["statuses"]
+                for key, status in zip(keys, statuses, strict=True):
+                    if status == "OK":
+                        self.note_sent(key, due_ms / 1_000)
+
+    def consume(self) -> None:
+        with self._client() as driver:
+            while not self._done.is_set():
+                driver.call("consume", topic=self.name, credit=50)
+                for _ in range(10):
+                    self._take(driver)
+                driver.call("close_consumer")  # what it forgot goes back
+
+    def _take(self, driver: Driver) -> None:
+        found = {row["id"]: row["payload"].decode() for row in driver.receive(20, wait_ms=200)}
+        for key in found.values():
+            self.taken(key)
+        if not found or self.draw.random() < FORGOTTEN:
+            return
+        self.tried_acks |= set(found.values())
+        statuses = driver.call("ack", ids=list(found))["statuses"]
+        for key, status in zip(found.values(), statuses, strict=True):
+            if status == "OK":
+                self.note_acked(key)
+
+
+class Go(OtherLanguage):
+    """The client for Go."""
+
+    language = "go"
+
+
+class Java(OtherLanguage):
+    """The client for Java."""
+
+    language = "java"
+
+
 class Transactions(Foreign):
     """Messages go from one topic into another one, by transactions."""
 
     def make(self) -> None:
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             for name in (self.name, self.behind):
                 client.create_topic(name, lease_ms=LEASE_MS, **self.settings)
 
@@ -280,7 +355,7 @@ class Transactions(Foreign):
         return f"{self.name}-behind"
 
     def produce(self) -> None:
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             while not self._sent_all.wait(PAUSE_SECONDS / 3):
                 keys, due = self.keys(5), CLOCK.now_us() / 1e6
                 transaction = client.transaction()
@@ -295,7 +370,7 @@ class Transactions(Foreign):
                     self.note_sent(key, due)
 
     def consume(self) -> None:
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             for message in client.consume(self.name, idle_ms=300, max_messages=50, prefetch=20):
                 with client.transaction() as transaction:
                     transaction.send(self.behind, message.payload)
@@ -312,13 +387,13 @@ class Subscriptions(Foreign):
     """One topic, two subscriptions: one in order of due times, one in order of arrival."""
 
     def make(self) -> None:
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             client.create_topic(self.name, lease_ms=LEASE_MS, **self.settings)
             client.create_subscription(self.name, "due")
             client.create_subscription(self.name, "log", order="arrival")
 
     def produce(self) -> None:
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             while not self._sent_all.wait(PAUSE_SECONDS):
                 keys, now_ms = self.keys(20), CLOCK.now_ms()
                 self.tried |= {f"{key}@{name}" for key in keys for name in ("due", "log")}
@@ -331,7 +406,7 @@ class Subscriptions(Foreign):
                         self.note_sent(f"{key}@log", now_ms / 1_000)
 
     def consume(self) -> None:
-        with Client(self.broker.url) as client:
+        with Client(self.where.url) as client:
             for name in ("due", "log"):
                 for message in client.consume(
                     self.name, subscription=name, idle_ms=300, max_messages=100
@@ -346,6 +421,8 @@ LOADS: dict[str, type[Foreign]] = {
     "sqs": Sqs,
     "sqs-fifo": SqsFifo,
     "http": Http,
+    "go": Go,
+    "java": Java,
     "transactions": Transactions,
     "subscriptions": Subscriptions,
 }

@@ -1,6 +1,7 @@
-"""Two mixtures for a few seconds: the program works, and what the seeds say still meets.
+"""Three mixtures for a few seconds: the program works, and what the seeds say still meets.
 
-Covered: encrypted processes with an archive, and a broker alone; one accident or two.
+Covered: a broker alone, processes, and brokers of a cluster, encrypted and archived; an accident or
+two.
 Not covered: long ones, and many seeds (`make mixture`).
 """
 
@@ -11,28 +12,32 @@ from pathlib import Path
 
 import pytest
 
+from dev.services import missing
 from tests.mixture.__main__ import Mixture
-from tests.mixture.plan import ACCIDENTS, Plan
+from tests.mixture.plan import ACCIDENTS, ALONE, BROKERS, PROCESSES, Plan
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1_200)]
 
 SECONDS = 6.0
 
 
-def _seed_of(place: Path, *, is_divided: bool) -> int:
+def _seed_of(place: Path, where: str) -> int:
     """The first one whose broker is so, encrypted, and archived."""
     wanted = {"encryption__master_key", "backup__url", "payloads__url"}
     for seed in range(1_000):
-        found = Plan.drawn(seed, place).settings
-        if wanted <= found.keys() and ("server__processes" in found) is is_divided:
+        found = Plan.drawn(seed, place)
+        if wanted <= found.settings.keys() and found.place == where:
             return seed
     raise AssertionError("no seed is so")
 
 
-@pytest.mark.parametrize("is_divided", [False, True], ids=["alone", "processes"])
-def test_all_at_once_keeps_the_rules(tmp_path: Path, *, is_divided: bool) -> None:
+@pytest.mark.parametrize("where", [ALONE, PROCESSES, BROKERS])
+def test_all_at_once_keeps_the_rules(tmp_path: Path, where: str) -> None:
+    for name in ("postgresql", "etcd") if where == BROKERS else ():
+        if lacking := missing(name):
+            pytest.skip(f"not installed: {lacking}")
     (tmp_path / "drawn").mkdir()
-    seed = _seed_of(tmp_path / "drawn", is_divided=is_divided)
+    seed = _seed_of(tmp_path / "drawn", where)
     (tmp_path / "run").mkdir()
     random.seed(seed)
     assert Mixture(seed, tmp_path / "run").run(SECONDS) == []
