@@ -217,6 +217,17 @@ func (c *Consumer) brokerMS() int64 {
 	return c.offset.brokerMS(now)
 }
 
+// reachedMS is called under the mutex: what the broker's clock has reached. Before it is measured on
+// this stream, that is what it stood at in a delivery, or what the broker before had reached, less
+// what the clocks of two may be apart.
+func (c *Consumer) reachedMS() int64 {
+	now := nowUS()
+	if _, uncertainty := c.offset.at(now); uncertainty == unknown {
+		return max(now+c.formerOffset-brokersApartUS, c.offset.reached) / 1000
+	}
+	return c.offset.brokerMS(now)
+}
+
 // acksBroke is called under the mutex: what was not answered is sent again by the next stream.
 func (c *Consumer) acksBroke() {
 	for number, batch := range c.acks.onWay {

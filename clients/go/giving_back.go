@@ -20,11 +20,11 @@ const giveBackStepMS = 50
 func (c *Consumer) left(under func(*lease) bool) []settle {
 	held := map[int64]*settle{} // by when they are due, in steps
 	atHand := settle{op: opNack, leaseID: -1}
-	brokerMS := c.brokerMS()
+	reachedMS := c.reachedMS()
 	for _, one := range c.held {
 		if under(one.message.lease) {
 			// One more for what is cut off, and one for what is not known of the broker's clock.
-			delayMS := max(one.message.Due.UnixMilli()-brokerMS+2, 0)
+			delayMS := max(one.message.Due.UnixMilli()-reachedMS+2, 0)
 			step := (delayMS + giveBackStepMS - 1) / giveBackStepMS
 			asked := held[step]
 			if asked == nil {

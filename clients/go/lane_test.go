@@ -272,6 +272,7 @@ func TestAcksAreGatheredAndSentAgain(t *testing.T) {
 func TestWhatIsGivenBackIsNotDueBeforeItWas(t *testing.T) {
 	said := &saidFrames{}
 	consumer := &Consumer{stream: said, generation: 2, atHand: map[handed]*lease{}}
+	consumer.offset.addPong(nowUS(), nowUS(), nowUS())
 	due := time.Now().Add(10 * time.Second)
 	earlier, now := &lease{generation: 1}, &lease{generation: 2}
 	consumer.held = holding{
@@ -299,6 +300,7 @@ func TestWhatIsGivenBackIsNotDueBeforeItWas(t *testing.T) {
 
 func TestWhatIsHeldForLaterDoesNotPutOffWhatIsDueSooner(t *testing.T) {
 	consumer := &Consumer{stream: &saidFrames{}, generation: 2, atHand: map[handed]*lease{}}
+	consumer.offset.addPong(nowUS(), nowUS(), nowUS())
 	now, of := time.Now(), &lease{generation: 1}
 	for id, after := range []time.Duration{-time.Second, time.Second, time.Second, 20 * time.Second} {
 		one := &Message{ID: int64(id), Attempts: 1, Due: now.Add(after), lease: of}
@@ -318,6 +320,22 @@ func TestWhatIsHeldForLaterDoesNotPutOffWhatIsDueSooner(t *testing.T) {
 		if latest[int64(id)] > most || (most > 0 && latest[int64(id)] < most-1_000) {
 			t.Error(id, latest[int64(id)])
 		}
+	}
+}
+
+func TestTheClockOfABrokerThatWasNotHeardYetIsThatOfTheOneBeforeAndMayBeBehindIt(t *testing.T) {
+	consumer := &Consumer{formerOffset: 5_000_000}
+	if ahead := consumer.reachedMS() - nowUS()/1_000; ahead < 3_900 || ahead > 4_000 {
+		t.Error(ahead)
+	}
+	consumer.offset.reached = nowUS() + 9_000_000 // it stood in a DELIVERY
+	if consumer.reachedMS() != consumer.offset.reached/1_000 {
+		t.Error(consumer.reachedMS())
+	}
+	consumer.offset = clockOffset{}
+	consumer.offset.addPong(nowUS(), nowUS(), nowUS())
+	if ahead := consumer.reachedMS() - nowUS()/1_000; ahead < -100 || ahead > 100 {
+		t.Error(ahead)
 	}
 }
 

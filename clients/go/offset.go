@@ -8,6 +8,8 @@ import "time"
 const (
 	samplesKept = 16
 	driftPPM    = 50
+	// brokersApartUS is twice what the clock of a broker that takes topics may be off.
+	brokersApartUS = 1_000_000
 	unknown     = -1
 )
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dejaqueue.broker.consumers.dispatch import Push
 from tests.simulation.cluster.faults import SECOND, ClusterFaults, Loses
-from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.machines import Cluster, ClusterMachine, serves
 from tests.simulation.cluster.plan import BEGINNINGS, SLEEPS
 from tests.simulation.scenario import TOPIC
 
@@ -60,7 +60,7 @@ class AimedFaults:
 
     def _owners(self) -> list[ClusterMachine]:
         machines = self._cluster.machines
-        return [m for m in machines if m.broker is not None and m.broker.serves(TOPIC)]
+        return [m for m in machines if serves(m.broker, TOPIC)]
 
     # --- a beginning alone arrives ----------------------------------------------------------------
 

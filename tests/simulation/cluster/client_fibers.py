@@ -210,6 +210,10 @@ class FiberMutex:
         if self._waiters:
             self._waiters.popleft().tell()
 
+    def take_over(self) -> None:
+        """Hold it, whoever did: of a program that was killed."""
+        self._held = True
+
     def locked(self) -> bool:
         """True if somebody holds it."""
         return self._held
@@ -295,8 +299,12 @@ class FiberCondition:
         until_us = None if timeout is None else world.now_us + int(timeout * 1e6)
         while not is_so() and (until_us is None or world.now_us < until_us):
             self._mutex.release()
-            _wait(self._waiters, None if until_us is None else (until_us - world.now_us) / 1e6)
-            self._mutex.acquire()
+            try:
+                _wait(self._waiters, None if until_us is None else (until_us - world.now_us) / 1e6)
+                self._mutex.acquire()
+            except Gone:
+                self._mutex.take_over()  # its `with` releases it, and nobody is left to notice
+                raise
         return bool(is_so())
 
     def notify_all(self) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from dejaqueue.broker.broker import Broker
 from dejaqueue.errors import DejaQError
 from dejaqueue.testing.simulation.world import World
-from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.machines import Cluster, ClusterMachine, serves
 from tests.simulation.cluster.plan import CLOCKS, SERVED
 from tests.simulation.cluster.server_faults import ServerFaults
 from tests.simulation.scenario import TOPIC, Scenario
@@ -146,7 +146,7 @@ class ClusterFaults:
 
     def _one(self) -> ClusterMachine:
         """Mostly whoever serves."""
-        owners = [m for m in self._cluster.machines if m.broker and m.broker.serves(TOPIC)]
+        owners = [m for m in self._cluster.machines if serves(m.broker, TOPIC)]
         some = owners if owners and self._world.chance(0.7) else self._cluster.machines
         return self._world.random.choice(some)
 
@@ -260,14 +260,15 @@ class ClusterFaults:
     def _grow(self) -> None:
         for machine in self._cluster.machines:
             broker = machine.broker
-            if broker is not None and broker.serves(TOPIC):
+            if broker is not None and serves(broker, TOPIC):
                 self._world.after(0, lambda broker=broker: self._grow_at(broker), machine.life)  # type: ignore[misc]
                 return
 
     def _grow_at(self, broker: Broker) -> None:
         try:
             count = broker.topic(TOPIC).partitions
-            more = min(6, count + self._world.between(1, 2))
+            spread = broker.topic(TOPIC).spread
+            more = min(6 * spread, count + self._world.between(1, 2) * spread)
             broker.alter_topic(TOPIC, {"partitions": more})
         except DejaQError:
             return

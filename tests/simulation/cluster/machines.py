@@ -202,6 +202,14 @@ class ClusterMachine(Machine):
         self.life.paused_until_us = self.world.now_us + duration_us
 
 
+def serves(broker: Broker | None, topic: str) -> bool:
+    """True if a broker serves a topic, or a shard of it."""
+    if broker is None:
+        return False
+    found = broker._catalogue.find(topic)  # as it is known; nobody may wait here
+    return found is not None and any(map(broker.serves, broker.served_names(found)))
+
+
 class Cluster:
     """Machines that serve the same topics, of which each is served by one at a time.
 

@@ -9,6 +9,7 @@ import random
 
 from dejaqueue.testing.simulation.world import World
 from tests.simulation.cluster.machines import Cluster, ClusterMachine
+from tests.simulation.cluster.plan import has_shards
 
 SECOND = 1_000_000
 COUNT_MAX = 5
@@ -48,7 +49,9 @@ class Membership:
         if self._dice.random() < 0.5 and len(self._cluster.machines) < COUNT_MAX:
             self._join()
         elif len(there) > 2:
-            self._leave(self._dice.choice(there))
+            # Of newer seeds one stays that all clients were told of: they learn of no others.
+            stays = has_shards(self._world.seed)
+            self._leave(self._dice.choice(there[stays:]))
         self._later()
 
     def _join(self) -> None:

@@ -74,6 +74,15 @@ SERVED = ("redis", "parent", "jetstream", "zookeeper")
 """What brokers agree by in half of the other seeds."""
 
 
+FIRST_SHARDS = 11_000_000
+"""Seeds below go on as they did, those that once found something among them."""
+
+
+def has_shards(seed: int) -> bool:
+    """Whether topics may be in shards."""
+    return seed >= FIRST_SHARDS
+
+
 def choose_plan(seed: int, haste: int = 1) -> Plan:
     """The plan of a seed: two in five are plain."""
     hangs = random.Random(f"{seed} hangs").random() < 0.3

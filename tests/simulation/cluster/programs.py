@@ -19,6 +19,7 @@ from dejaqueue.testing.simulation.world import World
 from tests.checker.history import Cancel, Decide, Delivery, History, Move, Outcome, Send, Settle
 from tests.simulation.cluster.client_fibers import ClientProcess
 from tests.simulation.cluster.machines import Cluster
+from tests.simulation.cluster.plan import has_shards
 from tests.simulation.cluster.watch import Watch
 from tests.simulation.cluster.wire import Wire
 from tests.simulation.scenario import GROUPS
@@ -55,6 +56,8 @@ class Town:
         """Of the cluster, any broker first."""
         names = [machine.name for machine in self.cluster.machines if not machine.is_gone]
         self.world.random.shuffle(names)
+        if has_shards(self.world.seed):  # the one that stays among them; see membership.py
+            names = ["a", *names]
         return "dejaq://" + ",".join(f"{name}:1" for name in names[:3])
 
 
@@ -93,7 +96,8 @@ class Program:
         self.town.killed.append((one, self.client))
         one.kill()
         for core in self.client._core._consumers if self.client is not None else ():
-            core._closed = True  # or it would be closed when Python clears it up, who knows when
+            for one_of in (core, *getattr(core, "_shards", ())):
+                one_of._closed = True  # or Python closes it when it clears up, who knows when
         self.killed()
         self.client, self.over = None, True
         self.world.after(self.world.between(1_000, SECOND), self.begin)

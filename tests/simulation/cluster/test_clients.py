@@ -18,9 +18,13 @@ ALL = os.environ.get("DEJAQ_RELIABILITY") == "all"
 SLICE = sorted(FOUND_BY)[::4]
 
 
-@pytest.mark.parametrize("seed", [17, 18])
-def test_no_rule_is_broken(seed: int) -> None:
-    run = simulate_clients(seed)
+IN_SHARDS = [(11_000_002, 1), (11_000_003, 2)]
+GAVE_BACK_FOR_A_MINUTE = [(11_000_004, 2), (11_000_005, 2)]
+
+
+@pytest.mark.parametrize(("seed", "haste"), [(17, 1), (18, 1), *IN_SHARDS, *GAVE_BACK_FOR_A_MINUTE])
+def test_no_rule_is_broken(seed: int, haste: int) -> None:
+    run = simulate_clients(seed, haste)
     assert [str(fault) for fault in run.faults] == []
     assert run.history.deliveries
 

@@ -17,6 +17,7 @@ from dejaqueue import limits
 from dejaqueue.broker.broker import Broker
 from dejaqueue.broker.consumers.dispatch import Push
 from dejaqueue.testing.simulation.world import World
+from dejaqueue.topic_names import topic_of
 from dejaqueue.wire.descriptors import ConsumeStream
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 from tests.checker.history import Away, Delivery, History, Outcome
@@ -67,6 +68,7 @@ class Watch:
 
     def rows_of(self, topic: str, ids: Any, attempts: Any) -> list[Delivery]:
         """The deliveries that are meant."""
+        topic = topic_of(topic)  # of a shard its topic
         pairs = zip(ids.tolist(), attempts.tolist(), strict=True)
         found = [self.rows.get((topic, *pair)) for pair in pairs]
         return [row for row in found if row is not None]
@@ -119,8 +121,8 @@ class WatchedStream:
 
     def begin(self, options: ConsumeStream, broker: Broker) -> None:
         """It opens."""
-        self._topic, self._name = options.topic, f"{options.consumer}.{self._number}"
-        self._apart = self._watch.apart.get(options.topic)
+        self._topic, self._name = topic_of(options.topic), f"{options.consumer}.{self._number}"
+        self._apart = self._watch.apart.get(self._topic)
         self._lease_ms = options.lease_ms
 
     def pushed(self, push: Push, batch: pa.RecordBatch) -> None:

@@ -19,6 +19,8 @@ SAMPLES_KEPT = 16
 """The best of this many last pings counts."""
 DRIFT_PPM = 50
 """How far two undisciplined clocks run apart at worst, in parts per million."""
+BROKERS_APART_US = 1_000_000
+"""How far the clocks of two brokers may be apart: twice what one that takes topics may be off."""
 _STEP_US = 1_000
 """Samples that contradict each other by more tell that the broker's clock was put right."""
 UNKNOWN = -1
@@ -51,6 +53,7 @@ class ClockOffset:
         self._best: _Sample | None = None
         self._bound: _Sample | None = None
         self._former_us = 0
+        self._former_lowest: _Sample | None = None
 
     def add_pong(self, sent_us: int, received_us: int, broker_us: int) -> None:
         """A ping was sent and answered; the broker's clock was read in between."""
@@ -87,6 +90,9 @@ class ClockOffset:
         """The broker may be another one: start anew. Until something is known of its clock, it is
         taken for that of the one before, as far as nothing comes early by that."""
         self._former_us = self.at(0)[0]
+        known = [one for one in (self._best, self._bound) if one is not None]
+        if known:
+            self._former_lowest = max(known, key=lambda sample: sample.offset_us - sample.error_us)
         self._samples.clear()
         self._best = self._bound = None
 
@@ -119,6 +125,16 @@ class ClockOffset:
         """The broker's clock at least: what is due by it may be handed over."""
         lowest = self.lowest_us(now_us)
         return None if lowest is None else now_us + lowest
+
+    def reached_us(self, now_us: int) -> int:
+        """What the broker's clock has reached for sure: what goes back may come again so much later
+        than this as it is due later. While nothing was heard of the broker, it is what the one
+        before had reached, less what the clocks of two may be apart; 0 if there was none."""
+        known = self.earliest_us(now_us)
+        former = self._former_lowest
+        if known is not None or former is None:
+            return known or 0
+        return now_us + former.offset_us - former.error_at(now_us) - BROKERS_APART_US
 
     def release_us(self, due_us: int, now_us: int) -> int | None:
         """The client's time at which a message of this due time may be handed over."""

@@ -513,8 +513,8 @@ class ConsumeCore:
     def _releases_of(self, *slices: Slice | None) -> list[Settle]:
         """What gives these rows back."""
         with self._mutex:
-            earliest_us = self.offset.earliest_us(self.clock.now_us()) or 0
-            found = [one for rows in slices if rows for one in releases_of(rows, earliest_us)]
+            reached_us = self.offset.reached_us(self.clock.now_us())
+            found = [one for rows in slices if rows for one in releases_of(rows, reached_us)]
             return [replace(one, number=self._next_number()) for one in found]
 
     def put_back(self, rows: Slice) -> None:

@@ -37,14 +37,14 @@ STEP_MS = 50
 """What is due within so much of each other goes back together: so much later it may come again."""
 
 
-def releases_of(rows: Slice, earliest_us: int) -> list[Settle]:
+def releases_of(rows: Slice, reached_us: int) -> list[Settle]:
     """What gives these rows back, without a number. Nobody looked at them: that does not wear them
     out.
 
     Args:
-        earliest_us: the broker's clock at least: none comes before it is due (rule 2).
+        reached_us: the broker's clock at least: none comes before it is due (rule 2).
     """
-    delays_ms = np.clip(rows.dues_ms - earliest_us // 1000, 0, limits.SPIKE_AHEAD_MS_MAX)
+    delays_ms = np.clip(rows.dues_ms - reached_us // 1000, 0, limits.SPIKE_AHEAD_MS_MAX)
     steps = np.maximum(delays_ms - 1, 0) // STEP_MS
     releases = []
     for step in np.unique(steps).tolist():

@@ -7,7 +7,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dejaqueue.client.consuming.clock_offset import SAMPLES_KEPT, UNKNOWN, ClockOffset
+from dejaqueue.client.consuming.clock_offset import (
+    BROKERS_APART_US,
+    DRIFT_PPM,
+    SAMPLES_KEPT,
+    UNKNOWN,
+    ClockOffset,
+)
 from dejaqueue.testing.virtual_clock import VirtualClock
 
 
@@ -48,6 +54,23 @@ def test_uncertainty_grows_with_age() -> None:
     offset.add_pong(sent_us=0, received_us=100, broker_us=50)
     assert offset.at(100)[1] == 50
     assert offset.at(100 + 10_000_000)[1] == 550
+
+
+def test_what_goes_back_before_the_next_broker_is_heard_goes_by_the_one_before() -> None:
+    offset = ClockOffset()
+    assert offset.reached_us(5) == 0
+    offset.add_pong(sent_us=1_000, received_us=1_400, broker_us=9_000)
+    offset.add_head(received_us=2_000, broker_us=9_500)  # lower than what the pong says
+    assert offset.reached_us(2_000) == offset.earliest_us(2_000) == 2_000 + 7_600
+    offset.forget()
+    offset.forget()  # another one that says nothing
+    assert offset.reached_us(2_000) == 2_000 + 7_600 - BROKERS_APART_US
+    drifted_us = 10_000_000 * DRIFT_PPM // 1_000_000
+    assert offset.reached_us(10_001_400) == 10_001_400 + 7_600 - drifted_us - BROKERS_APART_US
+    offset.add_head(received_us=20_000_000, broker_us=3_000)
+    assert offset.reached_us(20_000_000) == 3_000
+    offset.forget()
+    assert offset.reached_us(20_000_000) == 3_000 - BROKERS_APART_US
 
 
 def test_a_delivery_is_a_lower_bound() -> None:

@@ -8,6 +8,8 @@ import java.util.ArrayDeque;
 final class ClockOffset {
     private static final int SAMPLES_KEPT = 16;
     private static final long DRIFT_PPM = 50;
+    /** Twice what the clock of a broker that takes topics may be off. */
+    static final long BROKERS_APART_US = 1_000_000;
     private static final long STARTED_NS = System.nanoTime();
     private static final long STARTED_US = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
 
@@ -69,6 +71,17 @@ final class ClockOffset {
         return offset[1] == Frames.UNKNOWN
                 ? Frames.UNKNOWN
                 : Math.max(dueUs - (now + offset[0] - offset[1]), 0);
+    }
+
+    /**
+     * What the broker's clock has reached. Before it is measured on this stream, that is what it stood at in a
+     * DELIVERY, or what the broker before had reached, less what the clocks of two may be apart.
+     */
+    long reachedMs(long now) {
+        if (samples.isEmpty()) {
+            return Math.max(now + formerUs - BROKERS_APART_US, reachedUs) / 1_000;
+        }
+        return brokerMs(now);
     }
 
     long brokerMs(long now) {

@@ -517,7 +517,7 @@ public final class Consumer implements AutoCloseable {
                 seen.add(message);
             }
         });
-        return Left.of(unseen, seen, offset.brokerMs(ClockOffset.nowUs()));
+        return Left.of(unseen, seen, offset.reachedMs(ClockOffset.nowUs()));
     }
 
     /** Gives all back by calls of their own. Nobody is told if that fails. */

@@ -16,17 +16,17 @@ record Left(boolean released, long argumentMs, List<Message> messages) {
     private static final long STEP_MS = 50;
 
     /** Those that were held, and those that were handed over and not settled. */
-    static List<Left> of(Collection<Message> held, Collection<Message> handed, long brokerMs) {
+    static List<Left> of(Collection<Message> held, Collection<Message> handed, long reachedMs) {
         Map<Long, List<Message>> bySteps = new TreeMap<>();
         for (Message one : held) {
-            long step = (delayMs(one, brokerMs) + STEP_MS - 1) / STEP_MS;
+            long step = (delayMs(one, reachedMs) + STEP_MS - 1) / STEP_MS;
             bySteps.computeIfAbsent(step, none -> new ArrayList<>()).add(one);
         }
         List<Left> found = new ArrayList<>();
         for (List<Message> together : bySteps.values()) {
             long argumentMs = 0;
             for (Message one : together) {
-                argumentMs = Math.max(argumentMs, delayMs(one, brokerMs));
+                argumentMs = Math.max(argumentMs, delayMs(one, reachedMs));
             }
             found.add(new Left(true, argumentMs, List.copyOf(together)));
         }
@@ -37,8 +37,8 @@ record Left(boolean released, long argumentMs, List<Message> messages) {
     }
 
     /** One more for what is cut off, and one for what is not known of the broker's clock. */
-    private static long delayMs(Message one, long brokerMs) {
-        return Math.max(one.dueMs - brokerMs + 2, 0);
+    private static long delayMs(Message one, long reachedMs) {
+        return Math.max(one.dueMs - reachedMs + 2, 0);
     }
 
     /** As a SETTLE of a stream, to which nobody waits for an answer. */

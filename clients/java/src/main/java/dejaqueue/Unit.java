@@ -145,6 +145,12 @@ public final class Unit {
         check(clock.at(1_200 + 2_000_000)[1] == 200, "the uncertainty does not grow");
         clock.reachedUs = 6_000;
         check(clock.waitUs(6_000, 1_200) == 0, "the broker's clock was there already");
+        long now = ClockOffset.nowUs();
+        clock.addPong(now, now, now + 5_000_000);
+        ClockOffset next = clock.next();
+        long reached = (now + 5_000_000 - ClockOffset.BROKERS_APART_US) / 1_000;
+        check(Math.abs(next.reachedMs(now) - reached) < 2, "the next broker's clock may be behind");
+        check(clock.reachedMs(now) == clock.brokerMs(now), "what was measured is believed");
     }
 
     private static void addresses() {
