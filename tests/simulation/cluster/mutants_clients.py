@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dejaqueue.client.consuming.consume_core import ConsumeCore
@@ -14,7 +16,11 @@ from dejaqueue.client.consuming.holding import Holder, Lease, Slice
 from dejaqueue.client.consuming.settling import Settling
 from dejaqueue.client.link import WriteLink
 from dejaqueue.client.routed_transport import RoutedTransport
+from dejaqueue.client.shards import writing
+from dejaqueue.client.shards.consuming import TopicCore
+from dejaqueue.client.shards.writing import ShardedWriteChannel
 from dejaqueue.client.shared_streams import SharedWriteChannel
+from dejaqueue.schema.shards import Parts
 from dejaqueue.wire.frames import Reply, Settle, SettleOp
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -130,3 +136,37 @@ def a_settle_whose_stream_broke_is_taken_for_done(patch: pytest.MonkeyPatch) -> 
         answer.set_result(Reply(settle.number, len(rows.ids)))
 
     patch.setattr(Settling, "_send_elsewhere", elsewhere)
+
+
+@mutant
+def settles_go_to_the_first_shard(patch: pytest.MonkeyPatch) -> None:
+    """What a message came by is not looked at: of a topic in shards the first is told."""
+
+    def owner(self: TopicCore, rows: Slice) -> ConsumeCore:
+        return self._shards[0] if self._shards else self
+
+    patch.setattr(TopicCore, "owner", owner)
+
+
+@mutant
+def a_batch_that_is_sent_again_goes_to_another_shard(patch: pytest.MonkeyPatch) -> None:
+    """Rows with neither key nor group go to the shard whose turn it is, each time they are sent."""
+    turns, inner = count(), ShardedWriteChannel._parts
+
+    def parts(self: ShardedWriteChannel, number: int, batch: pa.RecordBatch) -> Parts:
+        return inner(self, next(turns) if self._stream.op == "enqueue" else number, batch)
+
+    patch.setattr(ShardedWriteChannel, "_parts", parts)
+
+
+@mutant
+def a_part_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
+    """A batch to several shards is answered as if all of it were there, if any of it is."""
+    inner = writing._Whole._finish
+
+    def finish(self: writing._Whole) -> None:
+        if len(self._errors) < len(self._parts):
+            self._errors.clear()
+        inner(self)
+
+    patch.setattr(writing._Whole, "_finish", finish)

@@ -142,7 +142,10 @@ class Program:
         send.due_ms = self.world.now_us // 1_000 + self.world.between(-500, 4_000)
         send.group = random.choice(GROUPS)
         send.priority = random.choice([0, 5, 32_768, 65_535])
-        more: dict[str, Any] = {"due": send.due_ms, "group": send.group, "priority": send.priority}
+        if has_shards(self.world.seed) and self.world.chance(0.4):
+            send.group = ""  # a shard is chosen by turns
+        group = send.group or None
+        more: dict[str, Any] = {"due": send.due_ms, "group": group, "priority": send.priority}
         if topic == self.town.topic and self.world.chance(0.2):
             send.key = f"key-{self.world.between(1, 200)}"
             more["key"] = send.key

@@ -19,7 +19,7 @@ SLICE = sorted(FOUND_BY)[::4]
 
 
 IN_SHARDS = [(11_000_002, 1), (11_000_003, 2)]
-GAVE_BACK_FOR_A_MINUTE = [(11_000_004, 2), (11_000_005, 2)]
+GAVE_BACK_FOR_A_MINUTE = [(11_000_004, 2), (11_000_007, 2)]
 
 
 @pytest.mark.parametrize(("seed", "haste"), [(17, 1), (18, 1), *IN_SHARDS, *GAVE_BACK_FOR_A_MINUTE])
