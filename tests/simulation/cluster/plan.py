@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass, replace
 
 from dejaqueue.coordinator.bells import TTL_MS_MIN
+from dejaqueue.model import Topic
 
 LEASE_MS = 1_000
 PATIENCE_SECONDS = 2.0
@@ -81,6 +82,15 @@ FIRST_SHARDS = 11_000_000
 def has_shards(seed: int) -> bool:
     """Whether topics may be in shards."""
     return seed >= FIRST_SHARDS
+
+
+def in_shards(seed: int, topic: Topic) -> Topic:
+    """A topic as it is; of half of the newer seeds, in two or three shards."""
+    dice = random.Random(f"{seed} shards")
+    if not has_shards(seed) or dice.random() < 0.5:
+        return topic
+    spread = dice.choice([2, 3])
+    return replace(topic, spread=spread, partitions=spread * dice.choice([1, 1, 2]))
 
 
 def choose_plan(seed: int, haste: int = 1) -> Plan:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from dejaqueue.broker.topic.writer import Writer
-from dejaqueue.model import Topic
 from dejaqueue.testing.simulation.world import World
 from tests.checker.judge import judge
 from tests.simulation.cluster.client_fibers import clients_in_fibers
@@ -17,7 +16,7 @@ from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.cluster.machines import Cluster
 from tests.simulation.cluster.makers import Maker
 from tests.simulation.cluster.membership import Membership
-from tests.simulation.cluster.plan import choose_plan, has_shards
+from tests.simulation.cluster.plan import choose_plan, in_shards
 from tests.simulation.cluster.programs import Looker, Program, Sender, Taker, Town, Transactor
 from tests.simulation.cluster.programs_aio import AsyncSender, AsyncTaker
 from tests.simulation.cluster.remakers import leftovers
@@ -31,15 +30,6 @@ from tests.simulation.transactors import FAR
 MADE = ("m1", "m2")
 DRAIN_SECONDS = 40
 """What is due comes within 30; who takes it settles it at once then."""
-
-
-def in_shards(seed: int, topic: Topic) -> Topic:
-    """A topic as it is; of half of the newer seeds, in two or three shards."""
-    dice = random.Random(f"{seed} shards")
-    if not has_shards(seed) or dice.random() < 0.5:
-        return topic
-    spread = dice.choice([2, 3])
-    return replace(topic, spread=spread, partitions=spread * dice.choice([1, 1, 2]))
 
 
 @coordinators_in_fibers()

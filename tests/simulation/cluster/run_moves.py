@@ -25,7 +25,7 @@ from tests.checker.judge import judge
 from tests.simulation.cluster.client_fibers import clients_in_fibers
 from tests.simulation.cluster.coordinators import coordinators_in_fibers
 from tests.simulation.cluster.machines import Cluster
-from tests.simulation.cluster.plan import Plan
+from tests.simulation.cluster.plan import Plan, in_shards
 from tests.simulation.cluster.programs import Program, Sender, Taker, Town
 from tests.simulation.cluster.run import _make_far
 from tests.simulation.cluster.watch import Watch
@@ -200,6 +200,8 @@ def simulate_moves(seed: int, haste: int = 1) -> Run:
         settings |= {"lease_ms": LEASE_MS, "lease_ahead_ms": FAR_AHEAD_MS}
         # What is given back may be replaced, and the judge does not know what was given back.
         settings |= {"group_order": GroupOrder.ARRIVAL, "on_duplicate": OnDuplicate.REJECT}
+    shards = in_shards(seed, topic)
+    settings |= {"spread": shards.spread, "partitions": shards.partitions}
     for name, value in settings.items():
         object.__setattr__(topic, name, value)
     history = history_of(scenario)
