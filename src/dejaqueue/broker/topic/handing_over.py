@@ -66,9 +66,15 @@ def _begin_snapshot(maintenance: Maintenance, core: PartitionCore) -> Future[Non
 
 
 def _finish_requests(partition: Partition) -> None:
+    """Do what waits, and what comes of that: a lease that lands after its consumer has closed is
+    given back by a request."""
     if partition.loaded:
         partition.core.stored.waits = True
-    while partition.loaded and not partition.inbox.is_empty:
+    while partition.loaded:
+        if partition.inbox.is_empty:
+            partition.core.commits.commit_all()
+            if partition.inbox.is_empty:
+                return
         partition.step()
         if partition.loaded:
             partition.core.commits.wait_landed()
@@ -105,7 +111,6 @@ def let_go(partition: Partition) -> None:
     try:
         _finish_requests(partition)
         if partition.loaded:
-            partition.core.commits.commit_all()
             _keep_unread(partition.core)
     except DejaQError:
         pass  # the next owner reads a little more

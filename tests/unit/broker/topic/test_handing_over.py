@@ -3,7 +3,9 @@ on its way to consumers then still comes."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from dejaqueue.broker.topic.served_topic import ServedTopic
 from dejaqueue.clock import Clock
 from dejaqueue.errors import DejaQError, Elsewhere, Unavailable
 from dejaqueue.journal.interface import Snapshot
-from dejaqueue.journal.records.memory import MemoryRecordStore
+from dejaqueue.journal.records.memory import MemoryRecords, MemoryRecordStore
 from dejaqueue.journal.records.store import RecordJournalStore
 from dejaqueue.model import Topic
 from dejaqueue.settings import BrokerSettings
@@ -180,3 +182,33 @@ def test_what_comes_in_the_middle_is_answered_that_nothing_of_it_was_done(broker
     broker.give("t", drain=True)
     with pytest.raises(Elsewhere, match="between two owners"):
         served.change(0, lambda core: core.number).result(PATIENCE_SECONDS)
+
+
+def test_a_lease_that_lands_after_its_consumer_has_closed_is_given_back__though_the_topic_is_given(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would run out first, at the next owner."""
+    send(broker, "t", ["x"], delay_ms=0)
+    sink, gate = SlowSink(), threading.Event()
+    session = broker.open_consume(ConsumeStream("t").check(), sink)
+    append, begun = MemoryRecords.append, threading.Event()
+
+    def late(self: MemoryRecords, after: int, records: Any) -> None:
+        begun.set()
+        assert gate.wait(PATIENCE_SECONDS)
+        append(self, after, records)
+
+    monkeypatch.setattr(MemoryRecords, "append", late)
+    runtime = broker.runtime("t")
+    session.credit(1)
+    assert begun.wait(PATIENCE_SECONDS)  # its lease is being appended
+    session.close(release=True)
+    giving = threading.Thread(target=broker.give, args=("t",), kwargs={"drain": True})
+    giving.start()
+    until(lambda: runtime.is_closing, "it is being given")
+    threading.Event().wait(0.2)  # whoever closes the partition waits for the append by now
+    gate.set()
+    giving.join(PATIENCE_SECONDS)
+    broker.take("t")
+    counts = broker.runtime("t").look(0, lambda core: core.engine.counts).result(PATIENCE_SECONDS)
+    assert (counts.scheduled, counts.leased) == (1, 0)
